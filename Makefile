@@ -1,0 +1,70 @@
+# The front door. Everything lives in .venv in this clone; each target installs what it needs and no more.
+#   make run     name server and broker in one process, ready in under a minute on a fresh machine
+#   make test    everything that must pass, `make check` included
+#   make check   format, lint, types, layers
+#   make bench   CPU per message beside a bare loop and, with Maven, beside the original
+#   make fuzz    the long form of the fuzz programme (CI runs a short one inside `make test`)
+#   make lock    pin the newest versions that pyproject.toml allows
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+DATA ?= data
+FUZZ_EXAMPLES ?= 200000
+
+.PHONY: setup run test check format bench demo fuzz docs lock clean
+.DEFAULT_GOAL := run
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# The markers remember which lock file was installed last.
+$(VENV)/.run: $(BIN)/python requirements/run.txt requirements/build.txt pyproject.toml
+	$(PIP) install --require-hashes -r requirements/build.txt
+	$(PIP) install --require-hashes -r requirements/run.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements/dev.txt
+	$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@
+
+setup: $(VENV)/.dev
+
+run: $(VENV)/.run
+	$(BIN)/orbitmq up --data-dir $(DATA)
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+test: check
+	$(BIN)/python -m pytest
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks
+
+fuzz: $(VENV)/.dev
+	ORBITMQ_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest tests/fuzz --timeout 3600
+
+docs: $(VENV)/.dev
+	$(BIN)/python tools/behaviours_page.py
+	$(BIN)/python tools/settings_page.py
+
+demo:
+	@echo "make demo: the order stream into Spark does not exist yet; it comes with the Spark pipeline." >&2; exit 1
+
+lock: $(VENV)/.dev
+	$(PIP) install uv
+	$(BIN)/uv pip compile -q --upgrade --generate-hashes --no-header --no-annotate pyproject.toml -o requirements/run.txt
+	$(BIN)/uv pip compile -q --upgrade --generate-hashes --no-header --no-annotate --extra dev pyproject.toml -o requirements/dev.txt
+	echo 'setuptools>=77' | $(BIN)/uv pip compile -q --upgrade --generate-hashes --no-header --no-annotate - -o requirements/build.txt
+
+clean:
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache

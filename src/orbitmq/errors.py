@@ -1,0 +1,94 @@
+"""Every exception of ours, one tree.
+
+In: the facts of a failure. Out: an exception that keeps them as attributes and says in its text
+what went wrong and, where there is one, which setting or command changes it.
+
+Rules:
+1. What a peer does wrong is a RemoteProtocolError; what our caller does wrong is a
+   LocalProtocolError. Any other exception out of `wire` is a bug of ours.
+2. "Definitely failed" and "outcome unknown" are never the same type (RequestFailed and
+   RequestTimeout).
+3. One place turns an exception into a response code: `net.dispatch`.
+"""
+
+
+class MQError(Exception):
+    """The root of everything OrbitMQ raises on purpose."""
+
+
+class ProtocolError(MQError):
+    """Bytes or values that the protocol does not allow."""
+
+
+class LocalProtocolError(ProtocolError):
+    """Our own caller asked for something that cannot be put on the wire."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """A peer sent something that the protocol does not allow.
+
+    `reason` is a short fixed word (it labels a metric), `detail` says what was seen.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+class StoreError(MQError):
+    """The store cannot do what was asked."""
+
+
+class CorruptRecord(StoreError):
+    """Bytes at a place where a record should be are not one."""
+
+    def __init__(self, log_offset: int, detail: str) -> None:
+        super().__init__(f"no valid record at log offset {log_offset}: {detail}")
+        self.log_offset = log_offset
+        self.detail = detail
+
+
+class DiskFull(StoreError):
+    """The file system refused a write for lack of space; nothing of it counts as written."""
+
+
+class WriteFailed(StoreError):
+    """The file system refused a write; nothing of it counts as written."""
+
+
+class RequestFailed(MQError):
+    """A request was answered, or is to be answered, with a code other than SUCCESS."""
+
+    def __init__(self, code: int, remark: str) -> None:
+        super().__init__(f"code {code}: {remark}")
+        self.code = code
+        self.remark = remark
+
+
+class RequestTimeout(MQError):
+    """No answer came in time. The outcome is unknown: the peer may have done what was asked."""
+
+    def __init__(self, code: int, peer: str, timeout_s: float) -> None:
+        super().__init__(
+            f"no answer to request {code} from {peer} within {timeout_s:g} s; it may have been done"
+        )
+        self.code = code
+        self.peer = peer
+        self.timeout_s = timeout_s
+
+
+class ConnectFailed(MQError):
+    """No connection could be made, so nothing was sent."""
+
+
+class ConnectionClosed(MQError):
+    """The connection ended while a request was under way; its outcome is unknown."""
+
+
+class LimitExceeded(MQError):
+    """Something would grow past its limit; `limit` names the number and the setting behind it."""
+
+
+class SettingError(MQError):
+    """A setting has a value that cannot be used, or (with --strict) a name nobody knows."""

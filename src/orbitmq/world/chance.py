@@ -1,0 +1,31 @@
+"""Randomness, through one door, so that a test can replay it from a seed."""
+
+import random
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Chance(Protocol):
+    """What the rest of the product knows of randomness. Nothing secret is drawn from it."""
+
+    def below(self, limit: int) -> int:
+        """Give a number from 0 to limit - 1."""
+        ...
+
+
+class SystemChance:
+    """Random numbers from the operating system's seed, or from a given one."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - spreads load, keeps no secret
+
+    def below(self, limit: int) -> int:
+        """Give a number from 0 to limit - 1."""
+        return self._random.randrange(limit)
+
+
+def pick(chance: Chance, choices: Sequence[T]) -> T:
+    """Give one of `choices`, which must not be empty."""
+    return choices[chance.below(len(choices))]
