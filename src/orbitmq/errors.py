@@ -92,3 +92,12 @@ class LimitExceeded(MQError):
 
 class SettingError(MQError):
     """A setting has a value that cannot be used, or (with --strict) a name nobody knows."""
+
+
+class MissingExtra(MQError):
+    """Something needs a package that is not installed; `extra` brings it."""
+
+    def __init__(self, purpose: str, package: str, extra: str) -> None:
+        super().__init__(f"{purpose} need the package {package}: pip install orbitmq[{extra}]")
+        self.package = package
+        self.extra = extra

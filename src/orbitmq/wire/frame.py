@@ -17,6 +17,7 @@ from orbitmq.errors import LocalProtocolError, RemoteProtocolError
 FRAME_SIZE_MAX = 16_777_216
 """RocketMQ's own limit (com.rocketmq.remoting.frameMaxLength), with the length field as there."""
 
+LENGTH_SIZE = 4
 PREFIX_SIZE = 8
 JSON = 0
 BINARY = 1
@@ -96,7 +97,7 @@ class FrameDecoder:
     def __init__(self, frame_size_max: int = FRAME_SIZE_MAX) -> None:
         self._frame_size_max = frame_size_max
         self._held = bytearray()
-        self._wanted = PREFIX_SIZE
+        self._wanted = LENGTH_SIZE
 
     @property
     def held_bytes(self) -> int:
@@ -104,7 +105,7 @@ class FrameDecoder:
         return len(self._held)
 
     def take(self, data: bytes) -> bytes:
-        """Give what is held followed by `data`, or nothing while it holds no whole frame.
+        """Give what is held followed by `data`, or nothing while there is nothing new to judge.
 
         A frame in many pieces is copied once per doubling of the buffer, not once per piece.
         """
@@ -125,11 +126,13 @@ class FrameDecoder:
         left = len(data) - start
         if left == 0:
             return
-        self._wanted = PREFIX_SIZE
         if left >= PREFIX_SIZE:
             self._wanted = frame_size(data, start, self._frame_size_max)
-        elif left >= 4:
+        elif left >= LENGTH_SIZE:
             _frame_length(data, start, self._frame_size_max)
+            self._wanted = PREFIX_SIZE
+        else:
+            self._wanted = LENGTH_SIZE
         self._held += memoryview(data)[start:]
 
     def feed(self, data: bytes) -> list[Frame]:

@@ -1,0 +1,83 @@
+"""A batch body: several messages in one request.
+
+In: the body of a batch send, or messages. Out: the other one.
+Layout of each message, back to back: total size i32 | magic i32 = 0 | CRC i32 = 0 | flag i32 |
+body size i32 | body | properties size i16 | properties.
+
+Rules:
+1. A batch is judged as a whole: one torn message and none counts (RemoteProtocolError).
+2. Magic and CRC are written as 0 and not looked at when reading, as in the original's broker.
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from orbitmq.errors import LocalProtocolError, RemoteProtocolError
+from orbitmq.wire.properties import PROPERTIES_SIZE_MAX
+
+_HEAD = struct.Struct(">iiiii")  # total size, magic, CRC, flag, body size
+_PROPERTIES_SIZE = struct.Struct(">h")
+MESSAGE_SIZE_MIN = _HEAD.size + _PROPERTIES_SIZE.size
+
+
+class BatchMessage(NamedTuple):
+    """One message of a batch; `properties` is the encoded properties string."""
+
+    body: bytes
+    properties: bytes = b""
+    flag: int = 0
+
+
+def encode_batch(messages: Iterable[BatchMessage]) -> bytes:
+    """Give the body of a batch; raises LocalProtocolError when it cannot be one."""
+    parts: list[bytes] = []
+    for body, properties, flag in messages:
+        if len(properties) > PROPERTIES_SIZE_MAX:
+            raise LocalProtocolError(
+                f"properties of {len(properties)} bytes, limit {PROPERTIES_SIZE_MAX}"
+            )
+        size = MESSAGE_SIZE_MIN + len(body) + len(properties)
+        try:
+            head = _HEAD.pack(size, 0, 0, flag, len(body))
+        except struct.error:
+            raise LocalProtocolError(
+                f"flag {flag} or a body of {len(body)} bytes does not fit 32 bits"
+            ) from None
+        parts += (head, body, _PROPERTIES_SIZE.pack(len(properties)), properties)
+    if not parts:
+        raise LocalProtocolError("a batch needs at least one message")
+    return b"".join(parts)
+
+
+def decode_batch(data: bytes) -> list[BatchMessage]:
+    """Give the messages of a batch body; raises RemoteProtocolError when one is torn."""
+    if not data:
+        raise RemoteProtocolError("batch", "the batch holds no message")
+    messages: list[BatchMessage] = []
+    start = 0
+    while start < len(data):
+        message, start = _decode_message(data, start)
+        messages.append(message)
+    return messages
+
+
+def _decode_message(data: bytes, start: int) -> tuple[BatchMessage, int]:
+    left = len(data) - start
+    if left < MESSAGE_SIZE_MIN:
+        raise RemoteProtocolError("batch", f"{left} bytes at {start} are too few for a message")
+    size, _, _, flag, body_size = _HEAD.unpack_from(data, start)
+    if not MESSAGE_SIZE_MIN <= size <= left:
+        raise RemoteProtocolError("batch", f"message of {size} bytes at {start}, {left} are left")
+    body_start = start + _HEAD.size
+    body_end = body_start + body_size
+    end = start + size
+    if body_size < 0 or body_end + _PROPERTIES_SIZE.size > end:
+        raise RemoteProtocolError("batch", f"body of {body_size} bytes in a message of {size}")
+    (properties_size,) = _PROPERTIES_SIZE.unpack_from(data, body_end)
+    properties_start = body_end + _PROPERTIES_SIZE.size
+    if properties_start + properties_size != end:
+        raise RemoteProtocolError(
+            "batch", f"properties of {properties_size} bytes at {properties_start} miss the end"
+        )
+    return BatchMessage(data[body_start:body_end], data[properties_start:end], flag), end
