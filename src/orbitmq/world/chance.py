@@ -1,4 +1,8 @@
-"""Randomness, through one door, so that a test can replay it from a seed."""
+"""Randomness, through one door.
+
+In: a seed, or none. Out: numbers and choices. Rule: nothing else in the product draws random
+numbers, so a test can replay them; nothing secret is drawn from here.
+"""
 
 import random
 from collections.abc import Sequence

@@ -11,6 +11,7 @@ Rules:
 
 import contextlib
 import errno
+import fcntl
 import mmap
 import os
 from pathlib import Path
@@ -68,6 +69,18 @@ class Files(Protocol):
 
     def open_big(self, path: Path, size: int) -> BigFile:
         """Open a file of exactly `size` bytes, made sparse when it is not there."""
+        ...
+
+    def lock(self, path: Path) -> "FolderLock":
+        """Take the lock on byte 0 that the original takes, or raise StoreError."""
+        ...
+
+
+class FolderLock(Protocol):
+    """A lock that keeps other processes out of a folder."""
+
+    def release(self) -> None:
+        """Let the folder go."""
         ...
 
 
@@ -184,6 +197,29 @@ class SystemFiles:
     def open_big(self, path: Path, size: int) -> BigFile:
         """Open a file of exactly `size` bytes, made sparse when it is not there."""
         return SystemBigFile(path, size)
+
+    def lock(self, path: Path) -> FolderLock:
+        """Take the lock on byte 0 that the original takes, or raise StoreError."""
+        return SystemFolderLock(path)
+
+
+class SystemFolderLock:
+    """A POSIX lock on byte 0 of a file that holds the text `lock`, as the original has it."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except OSError:
+            os.close(self._fd)
+            raise StoreError(
+                f"another process has {path.parent} open; stop it or choose another --data-dir"
+            ) from None
+        os.pwrite(self._fd, b"lock", 0)
+
+    def release(self) -> None:
+        """Let the folder go."""
+        os.close(self._fd)
 
 
 def _sync_folder(path: Path) -> None:

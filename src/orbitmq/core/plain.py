@@ -1,0 +1,306 @@
+"""The hot path in plain, tuned Python: handle-one-read, made of append and gather.
+
+In: the bytes of one read and the state. Out: the bytes used, the answers, the log end they depend
+on, the queues that grew, and the first frame that is not ours to handle.
+
+Rules:
+1. Only the ordinary case is handled: JSON headers of codes 310, 10 and 11, known topics and queues,
+   no property that makes the broker act. Everything else is handed back as the first unknown frame;
+   nothing behind that frame is touched, so order is kept.
+2. Records are staged only; the answers must not leave before the store has written them.
+3. The order of header keys is used for speed only: a frame that begins otherwise is unknown, not
+   wrong.
+4. Bytes that cannot be a frame are left alone, neither used nor judged: the connection's decoder
+   judges them, after the frames before them were handled.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from orbitmq.core.plain_append import Stamp, append, stored_properties, tag_code
+from orbitmq.core.plain_gather import Gathered, PullStatus, gather
+from orbitmq.core.state import CoreState, Origin, Queue, Subscription
+from orbitmq.errors import RemoteProtocolError
+from orbitmq.wire.frame import FRAME_SIZE_MAX, Frame, cut_frame
+from orbitmq.wire.properties import PROPERTIES_SIZE_MAX
+
+__all__ = [
+    "Gathered",
+    "PullStatus",
+    "ReadResult",
+    "Stamp",
+    "append",
+    "gather",
+    "handle_one_read",
+    "stored_properties",
+    "tag_code",
+]
+
+ANSWERS_SIZE_MAX = 1_048_576
+"""Above this much of records in answers a read is left for the caller to look at the output."""
+
+
+class ReadResult(NamedTuple):
+    """What one read brought. `used` includes the unknown frame, if there is one."""
+
+    used: int
+    answers: list[bytes | memoryview]
+    log_end: int
+    grown: set[Queue]
+    unknown: Frame | None
+
+
+_Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class _SendFieldsV2(msgspec.Struct):
+    """The fields of a send that matter here, by their letters in code 310."""
+
+    b: str  # topic
+    e: _Int32  # queue id
+    f: _Int32  # sysFlag
+    g: _Int64  # born time
+    h: _Int32  # flag
+    i: str = ""  # properties
+    j: _Int32 = 0  # reconsume times
+    m: bool = False  # batch
+
+
+class _SendFieldsV1(msgspec.Struct):
+    """The same under the long names of code 10."""
+
+    b: str = msgspec.field(name="topic")
+    e: _Int32 = msgspec.field(name="queueId")
+    f: _Int32 = msgspec.field(name="sysFlag")
+    g: _Int64 = msgspec.field(name="bornTimestamp")
+    h: _Int32 = msgspec.field(name="flag")
+    i: str = msgspec.field(name="properties", default="")
+    j: _Int32 = msgspec.field(name="reconsumeTimes", default=0)
+    m: bool = msgspec.field(name="batch", default=False)
+
+
+class _SendV2(msgspec.Struct):
+    extFields: _SendFieldsV2  # noqa: N815 - the wire's name
+    opaque: _Int32
+    flag: int
+
+
+class _SendV1(msgspec.Struct):
+    extFields: _SendFieldsV1  # noqa: N815 - the wire's name
+    opaque: _Int32
+    flag: int
+
+
+class _PullFields(msgspec.Struct, rename="camel"):
+    consumer_group: str
+    topic: str
+    queue_id: _Int32
+    queue_offset: _Int64
+    max_msg_nums: _Int32
+    sys_flag: _Int32
+    commit_offset: _Int64
+    sub_version: _Int64
+    subscription: str | None = None
+    expression_type: str | None = None
+
+
+class _Pull(msgspec.Struct):
+    extFields: _PullFields  # noqa: N815 - the wire's name
+    opaque: _Int32
+    flag: int
+
+
+_decode_send_v2 = msgspec.json.Decoder(_SendV2, strict=False).decode
+_decode_send_v1 = msgspec.json.Decoder(_SendV1, strict=False).decode
+_decode_pull = msgspec.json.Decoder(_Pull, strict=False).decode
+
+_SEND_V2 = b'{"code":310,'
+_SEND_V1 = b'{"code":10,'
+_PULL = b'{"code":11,'
+_BAD_HEADER = (msgspec.DecodeError, ValueError, RecursionError)
+
+_PULL_ANSWER = (
+    b'{"code":0,"extFields":{"suggestWhichBrokerId":"0","nextBeginOffset":"%d","minOffset":"%d",'
+    b'"maxOffset":"%d"},"flag":1,"language":"JAVA","opaque":%d,"remark":"FOUND",'
+    b'"serializeTypeCurrentRPC":"JSON","version":407}'
+)
+_PREFIX = struct.Struct(">iI")
+_PREFIXES = [_PREFIX.pack(4 + size, size) for size in range(1024)]
+"""The first eight bytes of a frame without body, by header size."""
+
+_COMPRESSION_AND_TAGS = 0x703
+"""The sysFlag bits that a sender may set without the broker having to act."""
+
+_PULL_COMMITS = 1
+_PULL_BRINGS_EXPRESSION = 4
+
+_Handled = tuple[Queue | None, tuple[bytes | memoryview, ...]] | None
+"""The queue that grew and the answer, or None for a frame that is not ours."""
+
+
+def handle_one_read(
+    state: CoreState, data: bytes, start: int, origin: Origin, now_ms: int
+) -> ReadResult:
+    """Handle the frames of `data` from `start` on, up to the first one that is not ours.
+
+    `now_ms` is the wall clock, read once for the whole read.
+    """
+    tail = state.tail
+    tail.store_ms = max(tail.store_ms, now_ms)
+    answers: list[bytes | memoryview] = []
+    grown: set[Queue] = set()
+    answers_size = 0
+    position, end = start, len(data)
+    while end - position >= 8:
+        length, header_size = _PREFIX.unpack_from(data, position)
+        frame_end = position + 4 + length
+        if not header_size <= length - 4 <= FRAME_SIZE_MAX - 8:
+            break  # a binary header (its type is in the upper byte), or no frame at all
+        if frame_end > end or answers_size > ANSWERS_SIZE_MAX:
+            return ReadResult(position, answers, tail.end_offset, grown, None)
+        body_start = position + 8 + header_size
+        header = data[position + 8 : body_start]
+        handled: _Handled = None
+        if header.startswith(_SEND_V2):
+            handled = _send(state, _decode_send_v2, header, data[body_start:frame_end], origin)
+        elif header.startswith(_PULL):
+            handled = _pull(state, header)
+        elif header.startswith(_SEND_V1):
+            handled = _send(state, _decode_send_v1, header, data[body_start:frame_end], origin)
+        if handled is None:
+            break
+        queue, parts = handled
+        if queue is not None:
+            grown.add(queue)
+        else:
+            answers_size += len(parts[-1])
+        answers += parts
+        position = frame_end
+    unknown = _next_frame(data, position)
+    if unknown is not None:
+        position += 8 + len(unknown.header) + len(unknown.body)
+    return ReadResult(position, answers, tail.end_offset, grown, unknown)
+
+
+def _next_frame(data: bytes, position: int) -> Frame | None:
+    try:
+        return cut_frame(data, position)
+    except RemoteProtocolError:
+        return None  # rule 4
+
+
+def _send(
+    state: CoreState,
+    decode: Callable[[bytes], _SendV2 | _SendV1],
+    header: bytes,
+    body: bytes,
+    origin: Origin,
+) -> _Handled:
+    try:
+        request = decode(header)
+    except _BAD_HEADER:
+        return None
+    fields = request.extFields
+    topic = state.topics.get(fields.b)
+    if topic is None or not topic.is_plain:
+        return None
+    queue = topic.queues.get(fields.e)
+    if queue is None or not _is_ordinary(state, request, body):
+        return None
+    properties = fields.i
+    code = 0
+    tag_at = properties.rfind("TAGS\x01")
+    if tag_at >= 0:
+        if tag_at and properties[tag_at - 1] != "\x02":
+            return None  # the end of another name: let the exact parser look
+        tag_end = properties.find("\x02", tag_at)
+        code = tag_code(state.tags, properties[tag_at + 5 : tag_end if tag_end > 0 else None])
+    stored = stored_properties(state, properties).encode()
+    if len(stored) > PROPERTIES_SIZE_MAX:
+        return None
+    stamp = Stamp(fields.h, fields.f, fields.g, 0, 0, code)
+    log_offset = append(state.tail, queue, origin, stamp, body, stored)
+    if request.flag:
+        return queue, ()
+    answer = state.send_answer % (
+        state.store_id,
+        log_offset,
+        queue.queue_id,
+        queue.next_offset - 1,
+        request.opaque,
+    )
+    return queue, (_PREFIXES[len(answer)], answer)
+
+
+def _is_ordinary(state: CoreState, request: _SendV2 | _SendV1, body: bytes) -> bool:
+    """Whether a send has nothing that makes the broker do more than store it."""
+    fields = request.extFields
+    if fields.m or fields.j or fields.f & ~_COMPRESSION_AND_TAGS or request.flag & ~2:
+        return False
+    properties = fields.i
+    return not (
+        len(body) > state.body_size_max
+        or "DELAY\x01" in properties
+        or "TRAN_MSG\x01" in properties
+        or "TIMER_D" in properties
+        or "INNER_" in properties
+        or "CLUSTER\x01" in properties
+    )
+
+
+def _pull(state: CoreState, header: bytes) -> _Handled:
+    try:
+        request = _decode_pull(header)
+    except _BAD_HEADER:
+        return None
+    fields = request.extFields
+    topic = state.topics.get(fields.topic)
+    if topic is None or not topic.is_readable or request.flag:
+        return None
+    queue = topic.queues.get(fields.queue_id)
+    if queue is None or fields.queue_id >= topic.read_queue_count:
+        return None
+    subscription = _subscription(state, fields)
+    if subscription is None or fields.max_msg_nums <= 0:
+        return None
+    found = gather(state, queue, fields.queue_offset, fields.max_msg_nums, subscription.codes)
+    if found.status is not PullStatus.FOUND:
+        return None
+    if fields.sys_flag & _PULL_COMMITS:
+        return None if not _commit(state, fields) else _found(request.opaque, queue, found)
+    return _found(request.opaque, queue, found)
+
+
+EVERYTHING = Subscription(0, None)
+
+
+def _subscription(state: CoreState, fields: _PullFields) -> Subscription | None:
+    """Give what the pull asks for, or None when the answer needs more than a look."""
+    group = fields.consumer_group
+    if fields.sys_flag & ~7 or group not in state.groups:
+        return None
+    if fields.sys_flag & _PULL_BRINGS_EXPRESSION:
+        is_all = fields.subscription == "*" and fields.expression_type in (None, "TAG")
+        return EVERYTHING if is_all else None
+    subscription = state.subscriptions.get((group, fields.topic))
+    if subscription is None or subscription.version < fields.sub_version:
+        return None
+    return subscription
+
+
+def _commit(state: CoreState, fields: _PullFields) -> bool:
+    """Store the offset that came with the pull; False when its queue has none yet."""
+    queues = state.offsets.get(f"{fields.topic}@{fields.consumer_group}")
+    if queues is None or fields.commit_offset < 0:
+        return False
+    queues[fields.queue_id] = fields.commit_offset
+    return True
+
+
+def _found(opaque: int, queue: Queue, found: Gathered) -> _Handled:
+    header = _PULL_ANSWER % (found.next_offset, queue.min_offset, queue.readable_offset, opaque)
+    return None, (_PREFIX.pack(4 + len(header) + found.size, len(header)), header, *found.parts)

@@ -1,0 +1,114 @@
+"""Appending in plain, tuned Python: one record staged at the end of the log.
+
+In: a queue, where the message comes from, its numbers, body and properties. Out: its log offset.
+
+Rules:
+1. Nothing is written here: the record and its queue entry are staged, and the store writes once a
+   turn.
+2. A record never spans files: what does not fit is preceded by a blank record that fills the file.
+3. Everything that appends, hot or not, comes through `append`.
+"""
+
+from typing import NamedTuple
+from zlib import crc32
+
+from orbitmq.core.state import ENTRY, CoreState, LogTail, Origin, Queue
+from orbitmq.wire.java import string_hash
+from orbitmq.wire.record import BLANK_SIZE, encode_blank
+from orbitmq.wire.sysflag import enters_queue
+
+TAG_CACHE_MAX = 10_000
+_WAIT = "WAIT\x01true\x02"
+
+
+class Stamp(NamedTuple):
+    """The numbers of a record that its sender chooses."""
+
+    flag: int
+    sys_flag: int
+    born_ms: int
+    reconsume_times: int
+    prepared_offset: int
+    tags_code: int
+
+
+def append(
+    tail: LogTail, queue: Queue, origin: Origin, stamp: Stamp, body: bytes, properties: bytes
+) -> int:
+    """Stage one record at the end of the log and give its log offset.
+
+    Afterwards the queue's next offset counts it; it becomes readable when the store has written it.
+    """
+    flag, sys_flag, born_ms, reconsume_times, prepared_offset, tags_code = stamp
+    topic_field = queue.topic_field
+    size = origin.fixed_size + len(body) + len(topic_field) + len(properties)
+    log_offset = tail.end_offset
+    left = tail.file_size - log_offset % tail.file_size
+    if size + BLANK_SIZE > left:
+        _roll(tail, left)
+        log_offset += left
+    takes_place = enters_queue(sys_flag)
+    queue_offset = queue.next_offset if takes_place else 0
+    tail.parts += (
+        origin.pack(
+            size,
+            queue.magic,
+            crc32(body) & 0x7FFFFFFF,
+            queue.queue_id,
+            flag,
+            queue_offset,
+            log_offset,
+            sys_flag | origin.host_bits,
+            born_ms,
+            origin.born_host,
+            tail.store_ms,
+            origin.store_host,
+            reconsume_times,
+            prepared_offset,
+            len(body),
+        ),
+        body,
+        topic_field,
+        len(properties).to_bytes(2, "big"),
+        properties,
+    )
+    tail.end_offset = log_offset + size
+    if takes_place:
+        queue.entries += ENTRY.pack(log_offset, size, tags_code)
+        queue.next_offset = queue_offset + 1
+    return log_offset
+
+
+def _roll(tail: LogTail, left: int) -> None:
+    """Stage a blank record that fills the file: size, magic, zeros."""
+    tail.parts.append(encode_blank(left).ljust(left, b"\0"))
+    tail.end_offset += left
+
+
+def tag_code(tags: dict[str, int], tag: str) -> int:
+    """Give the hash of a tag from the bounded cache `tags`."""
+    code = tags.get(tag)
+    if code is None:
+        if len(tags) >= TAG_CACHE_MAX:
+            tags.clear()
+        code = tags[tag] = string_hash(tag)
+    return code
+
+
+def stored_properties(state: CoreState, properties: str) -> str:
+    """Give the properties as they are stored: without WAIT=true, closed, with the cluster's name.
+
+    The original leaves WAIT=true out as well (4.9 does, 5.x does not).
+    """
+    if properties and properties[-1] != "\x02":
+        properties += "\x02"
+    if _WAIT in properties:
+        properties = _without_wait(properties)
+    return properties + state.cluster_property
+
+
+def _without_wait(properties: str) -> str:
+    at = properties.find(_WAIT)
+    if at and properties[at - 1] != "\x02":
+        return properties  # the end of another name
+    return properties[:at] + properties[at + len(_WAIT) :]

@@ -1,0 +1,187 @@
+"""The small state objects of the hot path: log tail, queue, topic, subscription, origin.
+
+In: what the store and the broker set up. Out: what append, gather and handle_one_read work on.
+
+Rules:
+1. This state lives here once. Both implementations of the core use these objects; nobody keeps
+   copies of their values.
+2. The store owns their lives: it makes tails and queues, publishes what was written and takes back
+   what was refused. The broker owns topics and subscriptions.
+3. `next_offset` counts what is staged; `readable_offset` what may be seen. Between turns of the
+   loop the two are equal.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from orbitmq.wire.record import MAGIC_V1, MAGIC_V2, layout_of
+from orbitmq.wire.sysflag import BORN_HOST_V6, STORE_HOST_V6
+
+ENTRY = struct.Struct(">qiq")
+"""A queue entry: log offset, record size, tags code."""
+
+ENTRY_SIZE = ENTRY.size
+
+
+class LogTail:
+    """The end of the log: where the next record goes and what is staged for the next write."""
+
+    __slots__ = ("end_offset", "file_size", "parts", "store_ms", "views", "written_offset")
+
+    def __init__(self, file_size: int, end_offset: int) -> None:
+        self.file_size = file_size
+        self.end_offset = end_offset
+        """Where the next record goes, behind everything staged."""
+        self.written_offset = end_offset
+        """The end of what the kernel has; [written_offset, end_offset) is staged in `parts`."""
+        self.parts: list[bytes | memoryview] = []
+        self.store_ms = 0
+        """The store time of the next record; never goes back, whatever the wall clock does."""
+        self.views: dict[int, memoryview] = {}
+        """File number (first offset // file_size) to the file as memory."""
+
+
+class OldEntries(Protocol):
+    """Reads queue entries that are no longer in memory."""
+
+    def read(self, queue_offset: int, count: int) -> bytes:
+        """Give up to `count` whole entries from `queue_offset` on."""
+        ...
+
+
+class Queue:
+    """One queue of a topic: what is in it and the newest part of its entries."""
+
+    __slots__ = (
+        "base_offset",
+        "entries",
+        "magic",
+        "min_offset",
+        "next_offset",
+        "old",
+        "queue_id",
+        "readable_offset",
+        "topic",
+        "topic_field",
+    )
+
+    def __init__(self, topic: str, queue_id: int, next_offset: int, old: OldEntries) -> None:
+        name = topic.encode()
+        is_long = len(name) > 127
+        self.topic = topic
+        self.queue_id = queue_id
+        self.magic = MAGIC_V2 if is_long else MAGIC_V1
+        self.topic_field = len(name).to_bytes(2 if is_long else 1, "big") + name
+        """Length and name as a record carries them."""
+        self.next_offset = next_offset
+        self.readable_offset = next_offset
+        self.min_offset = 0
+        self.base_offset = next_offset
+        """The queue offset of the first entry in `entries`."""
+        self.entries = bytearray()
+        self.old = old
+
+    def read_entries(self, queue_offset: int, count: int) -> bytes | bytearray:
+        """Give up to `count` readable entries from `queue_offset` on, the newest from memory."""
+        count = min(count, self.readable_offset - queue_offset)
+        if queue_offset < self.base_offset:
+            return self.old.read(queue_offset, min(count, self.base_offset - queue_offset))
+        start = (queue_offset - self.base_offset) * ENTRY_SIZE
+        return self.entries[start : start + count * ENTRY_SIZE]
+
+
+class Topic:
+    """What the hot path must know of a topic. Only queues that were used are in `queues`."""
+
+    __slots__ = ("is_plain", "is_readable", "name", "queues", "read_queue_count")
+
+    def __init__(
+        self, name: str, read_queue_count: int, *, is_plain: bool, is_readable: bool
+    ) -> None:
+        self.name = name
+        self.queues: dict[int, Queue] = {}
+        self.read_queue_count = read_queue_count
+        self.is_plain = is_plain
+        """Whether a send needs no check beyond those of the hot path (no retry or system topic)."""
+        self.is_readable = is_readable
+
+
+class Subscription(NamedTuple):
+    """What a group's members have subscribed to of one topic."""
+
+    version: int
+    codes: frozenset[int] | None
+    """The tag codes that pass, or None for all."""
+
+
+class Origin:
+    """Where the messages of one connection come from and how their records begin."""
+
+    __slots__ = ("born_host", "fixed_size", "host_bits", "pack", "store_host")
+
+    def __init__(self, born_host: bytes, store_host: bytes) -> None:
+        self.born_host = born_host
+        self.store_host = store_host
+        self.host_bits = (BORN_HOST_V6 if len(born_host) > 8 else 0) | (
+            STORE_HOST_V6 if len(store_host) > 8 else 0
+        )
+        head = _head_with_whole_hosts(self.host_bits)
+        self.pack: Callable[..., bytes] = head.pack
+        self.fixed_size = head.size + 2
+        """The record without body, topic field and properties."""
+
+
+def _head_with_whole_hosts(host_bits: int) -> struct.Struct:
+    """Give the fixed fields of a record with each address and its port as one piece of bytes."""
+    fields = [field for field in layout_of(host_bits).fields if not field.name.endswith("_port")]
+    codes = (f"{field.size + 4}s" if field.name.endswith("_ip") else field.code for field in fields)
+    return struct.Struct(">" + "".join(codes))
+
+
+class CoreState:
+    """Everything one broker's hot path looks at."""
+
+    __slots__ = (
+        "body_size_max",
+        "cluster_property",
+        "groups",
+        "offsets",
+        "pull_bytes_max",
+        "pull_count_max",
+        "send_answer",
+        "store_id",
+        "subscriptions",
+        "tags",
+        "tail",
+        "topics",
+    )
+
+    def __init__(self, tail: LogTail, cluster: str, region: str) -> None:
+        self.tail = tail
+        self.topics: dict[str, Topic] = {}
+        self.groups: set[str] = set()
+        """Groups that exist and may consume."""
+        self.subscriptions: dict[tuple[str, str], Subscription] = {}
+        """(group, topic) to what the group's members have subscribed to."""
+        self.offsets: dict[str, dict[int, int]] = {}
+        """`topic@group` to queue id to next offset to consume, as consumerOffset.json has it."""
+        self.tags: dict[str, int] = {}
+        """Tag to its code, bounded (see plain.tag_code)."""
+        self.cluster_property = f"CLUSTER\x01{cluster}\x02"
+        self.body_size_max = 4_194_304
+        self.pull_count_max = 32
+        self.pull_bytes_max = 262_144
+        self.send_answer = _send_answer(region)
+        self.store_id = b""
+        """The store host in upper-case hex: the constant beginning of offset message ids."""
+
+
+def _send_answer(region: str) -> bytes:
+    """Give the template of a send answer: store id, log offset, queue id, queue offset, opaque."""
+    return (
+        b'{"code":0,"extFields":{"msgId":"%b%016X","queueId":"%d","queueOffset":"%d","MSG_REGION":"'
+        + region.replace("%", "%%").encode()
+        + b'","TRACE_ON":"true"},"flag":1,"language":"JAVA","opaque":%d,'
+        b'"serializeTypeCurrentRPC":"JSON","version":407}'
+    )

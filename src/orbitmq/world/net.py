@@ -1,0 +1,161 @@
+"""The network, through one door: event loops, listening, dialling, socket settings.
+
+In: addresses and protocol factories. Out: a running loop, listening servers, connected transports,
+or an error that names the address and the cause.
+
+Rules:
+1. uvloop is used where it can be imported, asyncio's own loop everywhere else; no event-loop policy
+   is ever installed, so a program that embeds us keeps its own.
+2. Names are resolved anew at each dial.
+3. Every connection has Nagle's delay off and keep-alive on, and a peer that stops acknowledging
+   what was sent to it is given up after `UNACKNOWLEDGED_S`.
+"""
+
+import asyncio
+import contextlib
+import importlib
+import resource
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from orbitmq.errors import ConnectFailed, SettingError
+
+BACKLOG = 1024
+"""Connections that the kernel keeps until they are accepted: RocketMQ's own number."""
+
+KEEPALIVE_IDLE_S = 60
+KEEPALIVE_INTERVAL_S = 15
+KEEPALIVE_PROBES = 4
+UNACKNOWLEDGED_S = 120
+
+T = TypeVar("T")
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+Address = tuple[str, int]
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """Give a uvloop event loop, or asyncio's own where uvloop is not to be had."""
+    try:
+        uvloop = importlib.import_module("uvloop")
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+def run(
+    main: Coroutine[Any, Any, T],
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] = new_loop,
+) -> T:
+    """Run a program's main coroutine on a loop of its own and give its result."""
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(main)
+
+
+def split_address(address: str) -> Address:
+    """Give host and port of `host:port` or `[v6]:port`; raises SettingError when it is neither."""
+    host, colon, port_text = address.strip().rpartition(":")
+    port = int(port_text) if port_text.isascii() and port_text.isdigit() else -1
+    if not colon or not host or not 0 < port < 65536:
+        raise SettingError(f"{address[:200]!r} is not an address; write it as host:port")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    return host, port
+
+
+async def listen(
+    loop: asyncio.AbstractEventLoop,
+    factory: Callable[[], asyncio.BaseProtocol],
+    host: str,
+    port: int,
+) -> asyncio.Server:
+    """Listen on host and port; raises SettingError when the system refuses."""
+    try:
+        server: asyncio.Server = await loop.create_server(factory, host, port, backlog=BACKLOG)
+    except (OSError, UnicodeError) as error:
+        raise SettingError(
+            f"cannot listen on {host}:{port}: {_cause(error)}; choose another host or port, "
+            "or stop the process that has it"
+        ) from error
+    return server
+
+
+def listening_port(server: asyncio.Server) -> int:
+    """Give the port a server really listens on."""
+    port: int = server.sockets[0].getsockname()[1]
+    return port
+
+
+async def dial(
+    loop: asyncio.AbstractEventLoop, factory: Callable[[], P], address: str, timeout_s: float
+) -> P:
+    """Connect to `host:port`; raises ConnectFailed when that fails or takes too long."""
+    try:
+        host, port = split_address(address)
+        async with asyncio.timeout(timeout_s):
+            _, protocol = await loop.create_connection(factory, host, port)
+    except TimeoutError:
+        raise ConnectFailed(f"no connection to {address} within {timeout_s:g} s") from None
+    except (OSError, UnicodeError, SettingError) as error:
+        raise ConnectFailed(f"no connection to {address}: {_cause(error)}") from error
+    return protocol
+
+
+def tune(transport: asyncio.BaseTransport) -> None:
+    """Set a connection's socket to answer fast and to notice a peer that is gone."""
+    connection = transport.get_extra_info("socket")
+    options = (
+        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES),
+        (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_S * 1000),
+    )
+    with contextlib.suppress(OSError):  # the peer may be gone already; the transport will say so
+        for level, option, value in options:
+            connection.setsockopt(level, option, value)
+
+
+def address_of(transport: asyncio.BaseTransport, which: str) -> Address:
+    """Give the `peername` or `sockname` of a transport; empty when the peer is gone already."""
+    name = transport.get_extra_info(which)
+    return (name[0], name[1]) if name else ("", 0)
+
+
+def allow_descriptors(wanted: int) -> int:
+    """Raise this process's limit of open descriptors towards `wanted`; give what is allowed.
+
+    The usual soft limit of 1,024 is there for programs that use select(); the hard one is the
+    administrator's word.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    if soft == unlimited or soft >= wanted:
+        return wanted
+    allowed = wanted if hard == unlimited else min(wanted, hard)
+    if allowed > soft:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    return min(wanted, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def _cause(error: Exception) -> str:
+    text = getattr(error, "strerror", None) or str(error)
+    return str(text) or type(error).__name__
+
+
+def reachable_address(bound: str) -> str:
+    """Give the address to tell others for one we listen on.
+
+    For "every address" (0.0.0.0, ::) it is the machine's own, as its name resolves.
+    """
+    if bound not in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+        return bound
+    with contextlib.suppress(OSError):
+        found = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
+        addresses = [str(entry[4][0]) for entry in found]
+        outside = [address for address in addresses if not address.startswith("127.")]
+        return (outside or addresses)[0]
+    return "127.0.0.1"

@@ -1,0 +1,308 @@
+"""The hot core: the same tests for every implementation."""
+
+import itertools
+import struct
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.core.hot import (
+    BORN,
+    IMPLEMENTATIONS,
+    NOW_MS,
+    ORIGIN,
+    STORE,
+    new_state,
+    publish,
+    pull_frame,
+    send_frame,
+)
+
+from orbitmq.core import CoreState, PullStatus, ReadResult, Subscription
+from orbitmq.wire.command import Command, decode_command, encode_command
+from orbitmq.wire.frame import BINARY, FrameDecoder
+from orbitmq.wire.java import string_hash
+from orbitmq.wire.record import BLANK_MAGIC, decode_record, scan_records
+
+HEARTBEAT = encode_command(Command(34, opaque=9, body=b"{}"))
+
+
+@pytest.fixture(params=IMPLEMENTATIONS)
+def core(request: pytest.FixtureRequest) -> ModuleType:
+    return IMPLEMENTATIONS[request.param]
+
+
+def answers_of(result: ReadResult) -> list[Command]:
+    frames = FrameDecoder().feed(b"".join(result.answers))
+    return [decode_command(frame) for frame in frames]
+
+
+def read(core: ModuleType, state: CoreState, data: bytes) -> ReadResult:
+    result: ReadResult = core.handle_one_read(state, data, 0, ORIGIN, NOW_MS)
+    return result
+
+
+@pytest.mark.parametrize("code", [310, 10])
+def test_a_send_stages_a_whole_record_with_every_field(core: ModuleType, code: int) -> None:
+    state = new_state()
+    result = read(core, state, send_frame(b"body", code=code, e=2, opaque=77))
+    assert result.unknown is None
+    assert result.log_end == state.tail.end_offset
+    (record,) = scan_records(publish(state))
+    assert record.topic == "T"
+    assert record.body == b"body"
+    assert (record.queue_id, record.queue_offset, record.log_offset) == (2, 0, 0)
+    assert (record.flag, record.sys_flag, record.born_ms) == (3, 0, 1699999999999)
+    assert (record.born_host, record.store_host, record.store_ms) == (BORN, STORE, NOW_MS)
+    assert record.properties == b"UNIQ_KEY\x01ABC\x02TAGS\x01TagA\x02CLUSTER\x01DefaultCluster\x02"
+    (answer,) = answers_of(result)
+    assert (answer.code, answer.opaque, answer.is_response) == (0, 77, True)
+    assert answer.fields == {
+        "msgId": "7F00000100002A9F0000000000000000",
+        "queueId": "2",
+        "queueOffset": "0",
+        "MSG_REGION": "DefaultRegion",
+        "TRACE_ON": "true",
+    }
+
+
+def test_the_queue_entry_names_place_size_and_tag(core: ModuleType) -> None:
+    state = new_state()
+    result = read(core, state, send_frame() + send_frame(i="TAGS\x01Büro\x02"))
+    (queue,) = result.grown
+    first, second = struct.iter_unpack(">qiq", queue.entries)
+    assert first == (0, second[0], string_hash("TagA"))
+    assert second[2] == string_hash("Büro")
+    assert second[0] + second[1] == state.tail.end_offset
+
+
+def test_wait_true_is_not_stored_and_properties_are_closed(core: ModuleType) -> None:
+    state = new_state()
+    read(core, state, send_frame(i="WAIT\x01true\x02KEYS\x01k") + send_frame(i="XWAIT\x01true\x02"))
+    first, second = scan_records(publish(state))
+    assert first.properties == b"KEYS\x01k\x02CLUSTER\x01DefaultCluster\x02"
+    assert second.properties == b"XWAIT\x01true\x02CLUSTER\x01DefaultCluster\x02"
+
+
+def test_a_oneway_send_is_stored_and_not_answered(core: ModuleType) -> None:
+    state = new_state()
+    result = read(core, state, send_frame(flag=2))
+    assert not result.answers
+    assert len(list(scan_records(publish(state)))) == 1
+
+
+def test_what_is_staged_cannot_be_seen_before_it_is_published(core: ModuleType) -> None:
+    state = new_state()
+    result = read(core, state, send_frame() + pull_frame(0))
+    assert result.unknown is not None
+    assert decode_command(result.unknown).code == 11
+    publish(state)
+    assert read(core, state, pull_frame(0)).unknown is None
+
+
+UNKNOWN_FRAMES = {
+    "another code": HEARTBEAT,
+    "unknown topic": send_frame(b="Other"),
+    "unknown queue": send_frame(e=99),
+    "queue to be chosen": send_frame(e=-1),
+    "delayed": send_frame(i="DELAY\x013\x02"),
+    "half message": send_frame(i="TRAN_MSG\x01true\x02"),
+    "timer": send_frame(i="TIMER_DELAY_SEC\x013\x02"),
+    "reserved for the broker": send_frame(i="INNER_MULTI_DISPATCH\x01x\x02"),
+    "brings a cluster name": send_frame(i="CLUSTER\x01c\x02"),
+    "a name that ends in TAGS": send_frame(i="MYTAGS\x01c\x02"),
+    "batch": send_frame(m="true"),
+    "reconsumed": send_frame(j=1),
+    "host bits that only a broker may set": send_frame(f=0x10),
+    "transaction bits": send_frame(f=4),
+    "a queue id that is no number": send_frame(e="x"),
+    "a flag that does not fit": send_frame(h=2**31),
+    "binary header": encode_command(Command(310, serialization=BINARY, fields={"b": "T"})),
+    "oversized properties": send_frame(i="K\x01" + "v" * 32_760 + "\x02"),
+    "a response": encode_command(Command(310, flag=1)),
+    "pull of an unknown group": pull_frame(0, consumerGroup="X"),
+    "pull with a newer subscription": pull_frame(0, subVersion=8),
+    "pull past the read queues": pull_frame(0, queueId=4),
+    "pull at the end": pull_frame(1),
+    "pull with an own expression": pull_frame(0, sysFlag=6, subscription="TagA"),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN_FRAMES)
+def test_the_first_unknown_frame_is_handed_back_and_nothing_behind_it_is_touched(
+    core: ModuleType, name: str
+) -> None:
+    state = new_state()
+    read(core, state, send_frame())
+    publish(state)
+    unknown = UNKNOWN_FRAMES[name]
+    data = send_frame(b"before") + unknown + send_frame(b"behind")
+    result = read(core, state, data)
+    assert result.used == len(data) - len(send_frame(b"behind"))
+    assert result.unknown is not None
+    assert decode_command(result.unknown) == decode_command(FrameDecoder().feed(unknown)[0])
+    bodies = [record.body for record in scan_records(publish(state))]
+    assert bodies == [b"hello", b"before"]
+    assert len(answers_of(result)) == 1
+
+
+def test_bytes_that_are_no_frame_are_left_to_the_decoder(core: ModuleType) -> None:
+    state = new_state()
+    for bad in (
+        b"\xff" * 16,
+        b"\0\0\0\3xxxxxx",
+        b"GET / HTTP/1.1\r\n",
+        b"\x7f\xff\xff\xff\0\0\0\0",
+    ):
+        data = send_frame() + bad
+        result = read(core, state, data)
+        assert (result.used, result.unknown) == (len(data) - len(bad), None)
+
+
+@given(data=st.data())
+def test_reads_cut_anywhere_store_and_answer_the_same(data: st.DataObject) -> None:
+    bodies = data.draw(st.lists(st.binary(max_size=300), min_size=1, max_size=8))
+    frames = [send_frame(body, e=i % 4, opaque=i) for i, body in enumerate(bodies)]
+    stream = b"".join(frames) + HEARTBEAT + pull_frame(0)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=5)))
+    for core in IMPLEMENTATIONS.values():
+        whole = new_state()
+        expected = list(_events(core, whole, [stream]))
+        pieces = new_state()
+        bounds = [0, *cuts, len(stream)]
+        reads = [stream[a:b] for a, b in itertools.pairwise(bounds)]
+        assert list(_events(core, pieces, reads)) == expected
+        assert publish(pieces) == publish(whole)
+
+
+def _events(core: ModuleType, state: CoreState, reads: list[bytes]) -> Iterator[object]:
+    """Give answers and unknown frames in order, as a connection would see them."""
+    decoder = FrameDecoder()
+    for piece in reads:
+        data = decoder.take(piece)
+        position = 0
+        while True:
+            result = core.handle_one_read(state, data, position, ORIGIN, NOW_MS)
+            yield from answers_of(result)
+            position = result.used
+            if result.unknown is None:
+                break
+            yield result.unknown
+        decoder.hold(data, position)
+
+
+def test_a_record_that_does_not_fit_goes_into_the_next_file(core: ModuleType) -> None:
+    state = new_state(file_size=4096)
+    for number in range(5):
+        read(core, state, send_frame(bytes([number]) * 1500))
+    log = publish(state)
+    places = [
+        struct.unpack_from(">qiq", state.topics["T"].queues[0].entries, 20 * i) for i in range(5)
+    ]
+    for log_offset, size, _ in places:
+        assert log_offset // 4096 == (log_offset + size + 7) // 4096
+        record, _ = decode_record(log, log_offset)
+        assert record.log_offset == log_offset
+    blank_at = places[1][0] + places[1][1]
+    left, magic = struct.unpack_from(">iI", log, blank_at)
+    assert (blank_at + left, magic) == (4096, BLANK_MAGIC)
+    assert not any(log[blank_at + 8 : 4096])
+
+
+def test_prepared_and_rolled_back_messages_take_no_queue_offset(core: ModuleType) -> None:
+    state = new_state()
+    queue = state.topics["T"].queues[0]
+    for sys_flag in (4, 12, 8, 0):
+        stamp = core.Stamp(0, sys_flag, 0, 0, 0, 0)
+        core.append(state.tail, queue, ORIGIN, stamp, b"x", b"")
+    assert [record.queue_offset for record in scan_records(publish(state))] == [0, 0, 0, 1]
+    assert queue.next_offset == 2
+
+
+def test_store_time_never_goes_back_when_the_clock_does(core: ModuleType) -> None:
+    state = new_state()
+    for now_ms in (NOW_MS, NOW_MS - 5000, NOW_MS + 1):
+        core.handle_one_read(state, send_frame(), 0, ORIGIN, now_ms)
+    times = [record.store_ms for record in scan_records(publish(state))]
+    assert times == [NOW_MS, NOW_MS, NOW_MS + 1]
+
+
+def filled(core: ModuleType, count: int, size: int = 10) -> CoreState:
+    state = new_state(file_size=1 << 22)
+    for number in range(count):
+        read(core, state, send_frame(bytes(size), i=f"TAGS\x01Tag{number % 2}\x02"))
+    publish(state)
+    return state
+
+
+def test_a_pull_gives_the_records_from_its_offset_on(core: ModuleType) -> None:
+    state = filled(core, 40)
+    (answer,) = answers_of(read(core, state, pull_frame(5, opaque=3)))
+    assert (answer.code, answer.remark, answer.opaque) == (0, "FOUND", 3)
+    assert answer.fields == {
+        "suggestWhichBrokerId": "0",
+        "nextBeginOffset": "37",
+        "minOffset": "0",
+        "maxOffset": "40",
+    }
+    offsets = [record.queue_offset for record in scan_records(answer.body)]
+    assert offsets == list(range(5, 37))
+
+
+def test_a_pull_takes_only_the_tags_of_its_subscription(core: ModuleType) -> None:
+    state = filled(core, 10)
+    state.subscriptions["G", "T"] = Subscription(7, frozenset({string_hash("Tag1")}))
+    (answer,) = answers_of(read(core, state, pull_frame(0)))
+    assert [record.queue_offset for record in scan_records(answer.body)] == [1, 3, 5, 7, 9]
+    assert answer.fields["nextBeginOffset"] == "10"
+
+
+def test_a_pull_commits_the_offset_it_brings(core: ModuleType) -> None:
+    state = filled(core, 10)
+    state.offsets["T@G"] = {}
+    read(core, state, pull_frame(3, sysFlag=3, commitOffset=2))
+    assert state.offsets == {"T@G": {0: 2}}
+
+
+def test_a_pull_is_bounded_by_bytes_but_gives_one_record_always(core: ModuleType) -> None:
+    state = filled(core, 10, size=100_000)
+    found = core.gather(state, state.topics["T"].queues[0], 0, 32, None)
+    assert (found.next_offset, found.status) == (2, PullStatus.FOUND)
+    state.pull_bytes_max = 10
+    assert core.gather(state, state.topics["T"].queues[0], 0, 32, None).next_offset == 1
+
+
+@pytest.mark.parametrize(
+    ("count", "offset", "status", "next_offset"),
+    [
+        (0, 0, PullStatus.NO_MESSAGE_IN_QUEUE, 0),
+        (0, 5, PullStatus.NO_MESSAGE_IN_QUEUE, 0),
+        (3, 3, PullStatus.OFFSET_OVERFLOW_ONE, 3),
+        (3, 9, PullStatus.OFFSET_OVERFLOW_BADLY, 3),
+        (3, -1, PullStatus.OFFSET_TOO_SMALL, 0),
+        (3, 0, PullStatus.FOUND, 3),
+    ],
+)
+def test_a_look_outside_the_queue_says_where_to_go_on(
+    core: ModuleType, count: int, offset: int, status: PullStatus, next_offset: int
+) -> None:
+    state = filled(core, count)
+    found = core.gather(state, state.topics["T"].queues[0], offset, 32, None)
+    assert (found.status, found.next_offset) == (status, next_offset)
+
+
+def test_tags_that_do_not_match_are_passed_over(core: ModuleType) -> None:
+    state = filled(core, 1000)
+    found = core.gather(state, state.topics["T"].queues[0], 0, 32, frozenset({1}))
+    assert (found.status, found.next_offset) == (PullStatus.NO_MATCHED_MESSAGE, 800)
+
+
+def test_a_flood_of_pulls_in_one_read_is_cut_into_bounded_answers(core: ModuleType) -> None:
+    state = filled(core, 10, size=100_000)
+    data = pull_frame(0) * 100
+    result = read(core, state, data)
+    assert result.unknown is None
+    assert 0 < result.used < len(data)
+    assert sum(map(len, result.answers)) < 2_000_000

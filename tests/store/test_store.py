@@ -1,0 +1,231 @@
+"""The skeleton store: what is acknowledged is readable, and is there after reopening."""
+
+import subprocess
+import sys
+import tarfile
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.core.hot import ORIGIN
+
+from orbitmq.core import CoreState, Queue, Stamp, append, gather
+from orbitmq.core.state import ENTRY
+from orbitmq.errors import DiskFull, StoreError
+from orbitmq.store.store import Store
+from orbitmq.wire.record import scan_records
+from orbitmq.world.files import BigFile, SystemFiles
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+LOG_FILE = 4096
+QUEUE_FILE = 100
+
+
+class RefusingFile:
+    """A file that takes a number of new bytes and then refuses like a full disk.
+
+    What is written over what is there already needs no room.
+    """
+
+    def __init__(self, inner: BigFile, room: list[int]) -> None:
+        self._inner = inner
+        self._room = room
+        self._high = 0
+        self.size = inner.size
+
+    def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
+        over = max(0, min(len(data), self._high - position))
+        fits = over + min(len(data) - over, self._room[0])
+        self._room[0] -= fits - over
+        self._high = max(self._high, position + fits)
+        self._inner.write_at(position, memoryview(data)[:fits])
+        if fits < len(data):
+            raise DiskFull("no space left")
+
+    def view(self) -> memoryview:
+        return self._inner.view()
+
+    def sync(self) -> None:
+        self._inner.sync()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class RefusingFiles(SystemFiles):
+    """Files that share one amount of room; `room[0]` may be changed at any time."""
+
+    def __init__(self) -> None:
+        self.room = [1 << 40]
+
+    def open_big(self, path: Path, size: int) -> BigFile:
+        return RefusingFile(super().open_big(path, size), self.room)
+
+
+def open_store(folder: Path, files: SystemFiles | None = None) -> Store:
+    return Store(files or SystemFiles(), folder, log_file_size=LOG_FILE, queue_file_size=QUEUE_FILE)
+
+
+def stage(store: Store, queue_id: int, body: bytes) -> Queue:
+    queue = store.queue("T", queue_id)
+    append(store.tail, queue, ORIGIN, Stamp(0, 0, 1, 0, 0, 0), body, b"")
+    store.note_grown({queue})
+    return queue
+
+
+def read_all(store: Store, queue_id: int) -> list[bytes]:
+    state = CoreState(store.tail, "c", "r")
+    queue = store.queue("T", queue_id)
+    bodies: list[bytes] = []
+    while len(bodies) < queue.readable_offset:
+        found = gather(state, queue, len(bodies), 32, None)
+        bodies += [record.body for record in scan_records(b"".join(found.parts))]
+    return bodies
+
+
+def test_what_is_written_is_readable_at_once_and_nothing_before(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    stage(store, 0, b"one")
+    assert read_all(store, 0) == []
+    grown = store.write_staged()
+    assert [queue.queue_id for queue in grown] == [0]
+    assert read_all(store, 0) == [b"one"]
+    store.close()
+
+
+@settings(
+    max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+@given(
+    turns=st.lists(
+        st.lists(st.tuples(st.integers(0, 2), st.binary(max_size=1500)), max_size=6), max_size=6
+    ),
+    written_behind=st.booleans(),
+)
+def test_everything_is_there_in_order_before_and_after_reopening(
+    tmp_path_factory: pytest.TempPathFactory,
+    turns: list[list[tuple[int, bytes]]],
+    written_behind: bool,
+) -> None:
+    folder = tmp_path_factory.mktemp("store")
+    expected: dict[int, list[bytes]] = defaultdict(list)
+    store = open_store(folder)
+    for turn in turns:
+        for queue_id, body in turn:
+            stage(store, queue_id, body)
+            expected[queue_id].append(body)
+        store.write_staged()
+        if written_behind:
+            store.write_queues()
+    for queue_id in range(3):
+        assert read_all(store, queue_id) == expected[queue_id]
+    end = store.tail.end_offset
+    store.close()
+    reopened = open_store(folder)
+    assert reopened.tail.end_offset == end
+    for queue_id in range(3):
+        assert read_all(reopened, queue_id) == expected[queue_id]
+    reopened.close()
+
+
+@pytest.mark.parametrize("room", [0, 7, 60, 150, 2000])
+def test_a_turn_that_the_disk_refuses_leaves_nothing_behind(tmp_path: Path, room: int) -> None:
+    files = RefusingFiles()
+    store = open_store(tmp_path, files)
+    stage(store, 0, b"kept")
+    store.write_staged()
+    end = store.tail.end_offset
+    files.room[0] = room
+    for number in range(3):
+        stage(store, number % 2, b"x" * 1500)
+    with pytest.raises(DiskFull):
+        store.write_staged()
+    assert (store.tail.end_offset, store.tail.written_offset) == (end, end)
+    assert read_all(store, 0) == [b"kept"]
+    assert store.queue("T", 1).next_offset == 0
+    files.room[0] = 1 << 40
+    store.close()
+    reopened = open_store(tmp_path)
+    assert reopened.tail.end_offset == end
+    reopened.close()
+
+
+def test_service_goes_on_when_the_disk_has_room_again(tmp_path: Path) -> None:
+    files = RefusingFiles()
+    store = open_store(tmp_path, files)
+    files.room[0] = 50
+    stage(store, 0, b"refused")
+    with pytest.raises(DiskFull):
+        store.write_staged()
+    files.room[0] = 1 << 40
+    stage(store, 0, b"taken")
+    store.write_staged()
+    assert read_all(store, 0) == [b"taken"]
+    store.close()
+
+
+def test_queue_entries_stay_in_memory_while_their_file_refuses(tmp_path: Path) -> None:
+    files = RefusingFiles()
+    store = open_store(tmp_path, files)
+    stage(store, 0, b"one")
+    store.write_staged()
+    files.room[0] = 0
+    with pytest.raises(DiskFull):
+        store.write_queues()
+    assert read_all(store, 0) == [b"one"]
+    files.room[0] = 1 << 40
+    store.write_queues()
+    assert read_all(store, 0) == [b"one"]
+    store.close()
+
+
+def test_a_second_process_is_kept_out_of_an_open_folder(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    program = (
+        "import sys; from pathlib import Path; from orbitmq.store.store import Store; "
+        "from orbitmq.world.files import SystemFiles; Store(SystemFiles(), Path(sys.argv[1]))"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert refused.returncode != 0
+    assert "another process has" in refused.stderr
+    store.close()
+
+
+def test_a_log_file_of_another_size_is_refused_by_name(tmp_path: Path) -> None:
+    open_store(tmp_path).close()
+    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(b"short")
+    with pytest.raises(StoreError, match=f"{0:020d} has 5 bytes instead of 4096"):
+        open_store(tmp_path)
+
+
+def test_the_original_stores_queues_are_made_anew_equal_to_the_originals(tmp_path: Path) -> None:
+    with tarfile.open(GOLDEN / "store-clean.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    (root,) = [path.parent for path in tmp_path.rglob("commitlog")]
+    originals = {
+        path.relative_to(root): path.read_bytes()
+        for path in (root / "consumequeue").rglob("0*")
+        if path.is_file() and "SCHEDULE_TOPIC_XXXX" not in path.parts
+    }
+    for path in originals:
+        (root / path).unlink()
+    Store(SystemFiles(), root, log_file_size=131_072, queue_file_size=2_000).close()
+    compared = 0
+    for path, entries in originals.items():
+        if entries.strip(b"\0"):
+            compared += compare_entries(entries, (root / path).read_bytes())
+    assert compared > 1_500
+
+
+def compare_entries(original: bytes, ours: bytes) -> int:
+    """Compare entry by entry; a code below 32 bits is the address of an extra unit, not a hash."""
+    count = 0
+    for theirs, mine in zip(ENTRY.iter_unpack(original), ENTRY.iter_unpack(ours), strict=True):
+        is_address = theirs[2] <= -(2**31) - 1
+        assert mine[:2] == theirs[:2]
+        assert is_address or mine[2] == theirs[2]
+        count += theirs[1] > 0
+    return count
