@@ -1,0 +1,179 @@
+"""A broker: puts the parts together, starts them in order and stops them in reverse.
+
+In: settings, a data folder, the loop's turn. Out: a broker that serves clients and is registered.
+
+Start: store (reads its log), tables, server, system topics, registration; then the routines that
+write behind, sync, save, expire and register again. Stop: no new requests, goodbye to the name
+servers, tables saved, store closed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from orbitmq.broker.context import Context, Tables
+from orbitmq.broker.dispatch import handlers_of
+from orbitmq.broker.groups import GroupTable
+from orbitmq.broker.handlers.clients import notify_changed
+from orbitmq.broker.offsets import OffsetTable
+from orbitmq.broker.registration import Identity, Registration
+from orbitmq.broker.system_topics import system_topics
+from orbitmq.broker.topics import TopicTable
+from orbitmq.config.broker import BrokerSettings
+from orbitmq.core import CoreState
+from orbitmq.errors import MQError
+from orbitmq.metrics import Registry
+from orbitmq.net.connection import Connection
+from orbitmq.net.dispatch import Dispatcher
+from orbitmq.net.peer import Peer
+from orbitmq.net.server import Server
+from orbitmq.net.turn import Turn
+from orbitmq.store.store import Store
+from orbitmq.wire.host import Host
+from orbitmq.world.chance import SystemChance
+from orbitmq.world.clock import SystemClock
+from orbitmq.world.files import SystemFiles
+from orbitmq.world.net import reachable_address
+
+log = logging.getLogger(__name__)
+
+EXPIRY_SCAN_S = 10.0
+TABLE_SAVE_S = 0.5
+
+
+class Broker:
+    """One broker process's worth of parts. `address` is known once it has started."""
+
+    def __init__(
+        self, settings: BrokerSettings, folder: Path, turn: Turn, registry: Registry
+    ) -> None:
+        self._settings = settings
+        self._turn = turn
+        self._registry = registry
+        self._routines: list[asyncio.Task[None]] = []
+        self._registration: Registration | None = None
+        self.address = ""
+        files, clock = SystemFiles(), SystemClock()
+        self._store = Store(
+            files,
+            folder,
+            log_file_size=settings.mapped_file_size_commit_log,
+            queue_file_size=settings.mapped_file_size_consume_queue,
+        )
+        core = CoreState(self._store.tail, settings.broker_cluster_name, settings.region_id)
+        core.body_size_max = settings.max_message_size
+        core.pull_count_max = settings.max_transfer_count_on_message_in_memory
+        core.pull_bytes_max = settings.max_transfer_bytes_on_message_in_memory
+        config = folder / "config"
+        files.make_folder(config)
+        groups = GroupTable(
+            files, config, core, clock, is_auto_made=settings.auto_create_subscription_group
+        )
+        tables = Tables(
+            store=self._store,
+            core=core,
+            topics=TopicTable(files, config, core, self._store, clock),
+            groups=groups,
+            offsets=OffsetTable(files, config, core),
+        )
+        self._context = Context(
+            tables, settings, turn, registry, clock=clock, chance=SystemChance()
+        )
+        self._context.on_connection_closed = self._connection_closed
+        self._server = Server(
+            "broker",
+            Dispatcher(handlers_of(self._context), registry),
+            turn,
+            read_frames=self._context.read_frames,
+            registry=registry,
+        )
+
+    async def start(self) -> None:
+        """Listen, register, and begin to keep house; returns when clients can find us."""
+        settings = self._settings
+        port = await self._server.start(settings.bind_address, settings.listen_port)
+        host = Host(settings.broker_ip1 or reachable_address(settings.bind_address), port)
+        self.address = str(host)
+        self._context.set_store_host(host)
+        for config in system_topics(settings):
+            if self._context.topics.find(config.topic_name) is None:
+                self._context.topics.put(config)
+        self._registration = registration = Registration(
+            Identity(
+                cluster=settings.broker_cluster_name,
+                name=settings.broker_name,
+                broker_id=settings.broker_id,
+                address=self.address,
+                ha_address=str(Host(host.ip, port + 1)),
+            ),
+            self._context.topics.snapshot,
+            [Peer(address, self._turn) for address in _addresses(settings.namesrv_addr)],
+        )
+        self._context.topics.on_change = registration.note_change
+        await registration.register()
+        self._begin_routines(registration)
+
+    async def stop(self) -> None:
+        """Stop serving, say goodbye, save everything, close; also after a failed start."""
+        await self._server.stop()
+        for routine in self._routines:
+            routine.cancel()
+        await asyncio.gather(*self._routines, return_exceptions=True)
+        if self._registration is not None:
+            await self._registration.unregister()
+        self._context.offsets.mark_if_changed()
+        await self._save_tables()
+        self._store.close()
+
+    def _begin_routines(self, registration: Registration) -> None:
+        settings = self._settings
+        routines: list[tuple[float, Callable[[], Awaitable[None]]]] = [
+            (settings.flush_interval_commit_log / 1000, self._sync),
+            (settings.flush_interval_consume_queue / 1000, self._write_queues),
+            (settings.flush_consumer_offset_interval / 1000, self._mark_offsets),
+            (TABLE_SAVE_S, self._save_tables),
+            (EXPIRY_SCAN_S, self._expire_clients),
+        ]
+        self._routines = [
+            asyncio.create_task(_every(period_s, action)) for period_s, action in routines
+        ]
+        period_s = settings.register_name_server_period / 1000
+        self._routines.append(asyncio.create_task(registration.keep_registered(period_s)))
+
+    async def _sync(self) -> None:
+        await asyncio.to_thread(self._store.sync)
+
+    async def _write_queues(self) -> None:
+        self._store.write_queues()
+
+    async def _mark_offsets(self) -> None:
+        self._context.offsets.mark_if_changed()
+
+    async def _save_tables(self) -> None:
+        context = self._context
+        for table in (context.topics, context.groups, context.offsets):
+            save = table.file.take()
+            if save is not None:
+                await asyncio.to_thread(save)
+
+    async def _expire_clients(self) -> None:
+        context = self._context
+        notify_changed(context, context.clients.expire(context.clock.monotonic_s()))
+
+    def _connection_closed(self, connection: Connection) -> None:
+        notify_changed(self._context, self._context.clients.connection_closed(connection))
+
+
+async def _every(period_s: float, action: Callable[[], Awaitable[None]]) -> None:
+    """Do something again and again; a failure is reported and does not end it."""
+    while True:
+        await asyncio.sleep(period_s)
+        try:
+            await action()
+        except (MQError, OSError) as error:
+            log.error("%s", error)
+
+
+def _addresses(namesrv_addr: str) -> list[str]:
+    return [address.strip() for address in namesrv_addr.split(";") if address.strip()]

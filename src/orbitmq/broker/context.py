@@ -1,0 +1,174 @@
+"""What every handler may use: the broker's tables, its store, and the answers of this turn.
+
+In: the parts, put together by `broker.Broker`. Out: the same parts under one name, and the one step
+at the end of each turn of the loop: write, answer, wake.
+
+Rules:
+1. An answer that depends on the log is staged here and leaves only after the write.
+2. When the write is refused, every staged answer that said "stored" becomes an error that says why;
+   nothing of that turn was stored.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from orbitmq.broker.clients import ClientTable
+from orbitmq.broker.groups import GroupTable
+from orbitmq.broker.long_poll import LongPolls
+from orbitmq.broker.offsets import OffsetTable
+from orbitmq.broker.topics import TopicTable
+from orbitmq.config import BrokerSettings
+from orbitmq.core import CoreState, Origin, handle_one_read
+from orbitmq.errors import StoreError
+from orbitmq.metrics import Registry
+from orbitmq.net.connection import Connection, Parts
+from orbitmq.net.turn import Turn
+from orbitmq.store.store import Store
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.command import decode_command, encode_command, reply_to
+from orbitmq.wire.frame import Frame, FrameDecoder
+from orbitmq.wire.host import Host, pack_host
+from orbitmq.wire.message_id import encode_offset_id
+from orbitmq.world.chance import Chance
+from orbitmq.world.clock import Clock
+from orbitmq.world.machine import memory_bytes
+
+log = logging.getLogger(__name__)
+
+
+class Tables(NamedTuple):
+    """What a broker keeps."""
+
+    store: Store
+    core: CoreState
+    topics: TopicTable
+    groups: GroupTable
+    offsets: OffsetTable
+
+
+class Context:
+    """The parts of one broker."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        settings: BrokerSettings,
+        turn: Turn,
+        registry: Registry,
+        *,
+        clock: Clock,
+        chance: Chance,
+    ) -> None:
+        self.store = tables.store
+        self.core = core = tables.core
+        self.topics = tables.topics
+        self.groups = tables.groups
+        self.offsets = tables.offsets
+        self.clock = clock
+        self.chance = chance
+        self.region = settings.region_id
+        self.recent_bytes = memory_bytes() * settings.access_message_in_memory_max_ratio // 100
+        """Records this near to the log's end count as recent."""
+        self.store_host = Host("0.0.0.0", 0)  # noqa: S104 - no address yet; see set_store_host
+        self.clients = ClientTable(core)
+        self.long_polls = LongPolls(core)
+        self.on_connection_closed: Callable[[Connection], None] = lambda _connection: None
+        self._turn = turn
+        self._staged: list[tuple[Connection, Parts]] = []
+        self._origins: dict[Connection, Origin] = {}
+        self._writes = registry.counter(
+            "orbitmq_store_writes_total", "Positioned writes of the log, one per turn of the loop."
+        )
+        self._write_bytes = registry.counter(
+            "orbitmq_store_write_bytes_total", "Bytes written to the log."
+        )
+        self._refused = registry.counter(
+            "orbitmq_store_refused_writes_total", "Turns whose log write the disk refused."
+        )
+        registry.gauge(
+            "orbitmq_broker_held_pulls",
+            "Pulls that wait for a message.",
+            lambda: len(self.long_polls),
+        )
+        turn.before_write(self.end_turn)
+
+    def set_store_host(self, host: Host) -> None:
+        """Say what address records and message ids carry; known when the server listens."""
+        self.store_host = host
+        self.core.store_id = encode_offset_id(host, 0)[:-16].encode()
+
+    def origin(self, connection: Connection) -> Origin:
+        """Give how records of this connection's messages begin."""
+        origin = self._origins.get(connection)
+        if origin is None:
+            origin = self._origins[connection] = Origin(
+                _born_host(connection), pack_host(self.store_host)
+            )
+            connection.on_close.append(self._connection_closed)
+        return origin
+
+    def read_frames(
+        self, connection: Connection, data: bytes, start: int
+    ) -> tuple[int, Frame | None]:
+        """Let the hot core handle what it can of one read (net's ReadFrames)."""
+        origin, now_ms = self.origin(connection), self.clock.wall_ms()
+        while True:
+            result = handle_one_read(self.core, data, start, origin, now_ms)
+            if result.grown:
+                self.store.note_grown(result.grown)
+                self.stage_answers(connection, result.answers)
+            elif result.answers:
+                connection.send_parts(result.answers)
+            is_all = result.used in (start, len(data))  # else the core stopped at its own limit
+            if is_all or result.unknown is not None or connection.is_blocked:
+                return result.used, result.unknown
+            start = result.used
+
+    def stage_answers(self, connection: Connection, answers: Parts) -> None:
+        """Keep answers until the log is written at the end of this turn."""
+        self._staged.append((connection, answers))
+        self._turn.request()
+
+    def end_turn(self) -> None:
+        """Write what is staged, let its answers go, wake the pulls that wait for it."""
+        if not self._staged:
+            return
+        staged, self._staged = self._staged, []
+        start = self.core.tail.written_offset
+        try:
+            grown = self.store.write_staged()
+        except StoreError as error:
+            log.error("%s", error)
+            self._refused.value += 1
+            for connection, answers in staged:
+                connection.send_parts(_as_refusals(answers, str(error)))
+            return
+        self._writes.value += 1
+        self._write_bytes.value += self.core.tail.written_offset - start
+        for connection, answers in staged:
+            connection.send_parts(answers)
+        self.long_polls.wake(grown)
+
+    def _connection_closed(self, connection: Connection) -> None:
+        self._origins.pop(connection, None)
+        self.on_connection_closed(connection)
+
+
+def _born_host(connection: Connection) -> bytes:
+    ip, port = connection.peer_address
+    return pack_host(Host(ip or "0.0.0.0", port))  # noqa: S104 - the peer is gone already
+
+
+def _as_refusals(answers: Parts, cause: str) -> Parts:
+    """Turn answers that say "stored" into refusals; answers to pulls stay as they are.
+
+    The cold way: our own answers are read again, so the hot path need not remember who asked.
+    """
+    refusals: Parts = []
+    for frame in FrameDecoder().feed(b"".join(answers)):
+        answer = decode_command(frame)
+        if answer.code == ResponseCode.SUCCESS and "msgId" in answer.fields:
+            answer = reply_to(answer, ResponseCode.SERVICE_NOT_AVAILABLE, cause)
+        refusals.append(encode_command(answer))
+    return refusals

@@ -1,0 +1,97 @@
+"""Heartbeats (34), goodbyes (35), member lists (38), and telling members of changes (40).
+
+In: what clients say of themselves. Out: membership, the groups and retry topics that come with it,
+and one-way notifications to every member of a group that changed.
+"""
+
+from orbitmq.broker.clients import GROUPS_PER_CLIENT_MAX, Member
+from orbitmq.broker.context import Context
+from orbitmq.errors import RequestFailed
+from orbitmq.net.connection import Connection, Result
+from orbitmq.wire.bodies_client import ConsumerList, Heartbeat, read_heartbeat
+from orbitmq.wire.bodies_namesrv import PERM_READ, PERM_WRITE, TopicConfig
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import FLAG_ONEWAY, Command, reply_to
+from orbitmq.wire.fastjson import write_json
+from orbitmq.wire.fields import read_header, write_header
+from orbitmq.wire.headers_client import (
+    GetConsumerList,
+    NotifyConsumerIdsChanged,
+    UnregisterClient,
+)
+from orbitmq.wire.names import group_fault, retry_topic
+
+
+def heart_beat(context: Context, request: Command, connection: Connection) -> Result:
+    """Take in a client's groups and subscriptions; the client is registered when we answer."""
+    heartbeat = read_heartbeat(request.body)
+    _check(heartbeat)
+    for consumer in heartbeat.consumer_data_set:
+        _prepare_group(context, consumer.group_name)
+    member = Member(
+        heartbeat.client_id, request.language, request.version, context.clock.monotonic_s()
+    )
+    notify_changed(context, context.clients.heartbeat(connection, heartbeat, member))
+    return reply_to(request)
+
+
+def unregister_client(context: Context, request: Command, _connection: Connection) -> Result:
+    """Take a client out of the groups it names."""
+    header = read_header(UnregisterClient, request.fields)
+    changed = context.clients.leave(header.client_id, header.producer_group, header.consumer_group)
+    notify_changed(context, changed)
+    return reply_to(request)
+
+
+def get_consumer_list(context: Context, request: Command, _connection: Connection) -> Result:
+    """Give the client ids of a group: what every member computes its share from."""
+    group = read_header(GetConsumerList, request.fields).consumer_group
+    members = context.clients.member_ids(group)
+    if not members:
+        raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
+    return reply_to(request, body=write_json(ConsumerList(consumer_id_list=members), standard=True))
+
+
+def notify_changed(context: Context, groups: set[str]) -> None:
+    """Tell every member of these groups that its members or topics have changed."""
+    for name in groups:
+        group = context.clients.consumer_group(name)
+        config = context.groups.find(name)
+        if group is None or config is None or not config.notify_consumer_ids_changed_enable:
+            continue
+        notice = Command(
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
+            flag=FLAG_ONEWAY,
+            fields=write_header(NotifyConsumerIdsChanged(consumer_group=name)),
+        )
+        for connection in group.members:
+            connection.send_command(notice)
+
+
+def _check(heartbeat: Heartbeat) -> None:
+    count = len(heartbeat.consumer_data_set) + len(heartbeat.producer_data_set)
+    if count > GROUPS_PER_CLIENT_MAX:
+        raise RequestFailed(
+            ResponseCode.SYSTEM_ERROR,
+            f"{count} groups in a heartbeat, limit {GROUPS_PER_CLIENT_MAX}",
+        )
+    for consumer in heartbeat.consumer_data_set:
+        fault = group_fault(consumer.group_name)
+        if fault is not None:
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
+
+
+def _prepare_group(context: Context, group: str) -> None:
+    """Make sure of the group and of its retry topic, through whose route tools find the group."""
+    config = context.groups.find(group)
+    topic = retry_topic(group)
+    if config is None or context.topics.find(topic) is not None:
+        return
+    context.topics.put(
+        TopicConfig(
+            topic_name=topic,
+            read_queue_count=config.retry_queue_count,
+            write_queue_count=config.retry_queue_count,
+            perm=PERM_READ | PERM_WRITE,
+        )
+    )

@@ -1,0 +1,56 @@
+"""Where each consumer group stands: `topic@group` to queue to the next offset to consume.
+
+In: offsets that clients commit, alone or with a pull. Out: stored offsets, `consumerOffset.json`.
+
+Rules:
+1. The table itself is the core's, because a pull on the hot path may commit.
+2. Offsets below zero say "no progress" (Go and Node send them) and are not stored.
+3. The file is written every few seconds and on stop, never per commit.
+"""
+
+from pathlib import Path
+
+import msgspec
+
+from orbitmq.broker.table import TableFile
+from orbitmq.core import CoreState
+from orbitmq.world.files import Files
+
+
+class _OffsetTable(msgspec.Struct, frozen=True, kw_only=True):
+    offset_table: dict[str, dict[int, int]] = msgspec.field(name="offsetTable", default={})
+
+
+class OffsetTable:
+    """The consumer offsets of one broker."""
+
+    def __init__(self, files: Files, folder: Path, core: CoreState) -> None:
+        self._core = core
+        self.file = TableFile(files, folder / "consumerOffset.json", self.snapshot)
+        saved = self.file.load(_OffsetTable)
+        if saved is not None:
+            core.offsets.update(saved.offset_table)
+        self._saved = self._copy()
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Store the next offset to consume; a negative one is ignored."""
+        if offset >= 0:
+            self._core.offsets.setdefault(f"{topic}@{group}", {})[queue_id] = offset
+
+    def find(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Give the stored offset, or None."""
+        return self._core.offsets.get(f"{topic}@{group}", {}).get(queue_id)
+
+    def mark_if_changed(self) -> None:
+        """Mark the file for saving when any offset moved since the last time."""
+        offsets = self._copy()
+        if offsets != self._saved:
+            self._saved = offsets
+            self.file.mark()
+
+    def snapshot(self) -> _OffsetTable:
+        """Give the whole table as it is saved."""
+        return _OffsetTable(offset_table=self._copy())
+
+    def _copy(self) -> dict[str, dict[int, int]]:
+        return {key: dict(queues) for key, queues in self._core.offsets.items()}

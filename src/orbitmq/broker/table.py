@@ -1,0 +1,63 @@
+"""A table that a broker keeps: values in memory, a JSON file that is replaced as a whole.
+
+In: changes of the table. Out: the file, in the original's form, and its `.bak`.
+
+Rules:
+1. A change marks the table; the broker's saver writes marked tables, in a thread, one by one.
+2. For a file that is missing or empty its `.bak` is read, as the original does. One that cannot be
+   read is an error that names it: nothing is overwritten because it could not be understood.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from orbitmq.errors import RemoteProtocolError, StoreError
+from orbitmq.wire.fastjson import read_json, write_json
+from orbitmq.world.files import Files
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class TableFile:
+    """One table's file. `snapshot` gives the value to write at any moment."""
+
+    def __init__(self, files: Files, path: Path, snapshot: Callable[[], msgspec.Struct]) -> None:
+        self._files = files
+        self._path = path
+        self._snapshot = snapshot
+        self._is_marked = False
+
+    def load(self, body_type: type[T]) -> T | None:
+        """Give what the file or else its backup holds; None when there is neither."""
+        backup = self._path.with_name(self._path.name + ".bak")
+        for path in (self._path, backup):
+            data = self._files.read(path)
+            if data:
+                return self._parse(path, data, body_type)
+        return None
+
+    def _parse(self, path: Path, data: bytes, body_type: type[T]) -> T:
+        try:
+            return read_json(data, body_type)
+        except RemoteProtocolError as error:
+            raise StoreError(
+                f"cannot read {path}: {error.detail}; mend it, or remove it to use its .bak"
+            ) from None
+
+    def mark(self) -> None:
+        """Say that the table has changed."""
+        self._is_marked = True
+
+    def take(self) -> Callable[[], None] | None:
+        """Give the action that saves the table as it is now, or None when nothing has changed.
+
+        The action may run in a thread: it touches the file only.
+        """
+        if not self._is_marked:
+            return None
+        self._is_marked = False
+        data = write_json(self._snapshot(), standard=False)
+        return lambda: self._files.replace(self._path, data, keep_backup=True)

@@ -1,0 +1,122 @@
+"""The broker's topics: their settings, and the core's view of each.
+
+In: topic settings and requests for topics that do not exist yet. Out: topics the hot path knows,
+the table that is registered with name servers, and `topics.json`.
+
+Rules:
+1. A topic's data is never given up because its settings are missing: topics found in the store but
+   not in the file come back with as many queues as the store has.
+2. Every change counts up the data version and calls `on_change`, so that name servers learn of it.
+3. A missing topic is made from a template topic that has the inherit bit, as the original does.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from orbitmq.broker.table import TableFile
+from orbitmq.core import CoreState, Queue, Topic
+from orbitmq.store.store import Store
+from orbitmq.wire.bodies_namesrv import (
+    PERM_INHERIT,
+    PERM_READ,
+    PERM_WRITE,
+    DataVersion,
+    TopicConfig,
+    TopicConfigTable,
+)
+from orbitmq.wire.names import UNSENDABLE_TOPICS, is_retry_topic
+from orbitmq.world.clock import Clock
+from orbitmq.world.files import Files
+
+READ_WRITE = PERM_READ | PERM_WRITE
+
+
+class TopicTable:
+    """All topics of one broker."""
+
+    def __init__(
+        self, files: Files, folder: Path, core: CoreState, store: Store, clock: Clock
+    ) -> None:
+        self._core = core
+        self._store = store
+        self._clock = clock
+        self._configs: dict[str, TopicConfig] = {}
+        self._version = DataVersion(timestamp_ms=clock.wall_ms())
+        self.on_change: Callable[[], None] = lambda: None
+        self.file = TableFile(files, folder / "topics.json", self.snapshot)
+        saved = self.file.load(TopicConfigTable)
+        if saved is not None:
+            self._version = saved.data_version
+            for config in saved.topic_config_table.values():
+                self._adopt(config)
+        self._bring_back_from_store()
+
+    def find(self, topic: str) -> TopicConfig | None:
+        """Give a topic's settings."""
+        return self._configs.get(topic)
+
+    def put(self, config: TopicConfig) -> None:
+        """Add a topic or change its settings."""
+        if self._configs.get(config.topic_name) == config:
+            return
+        self._adopt(config)
+        self._version = DataVersion(
+            counter=self._version.counter + 1,
+            timestamp_ms=self._clock.wall_ms(),
+            state_version=self._version.state_version,
+        )
+        self.file.mark()
+        self.on_change()
+
+    def make_from_template(self, topic: str, template: str, queue_count: int) -> TopicConfig | None:
+        """Make a topic as its template allows; None when the template does not."""
+        source = self._configs.get(template)
+        if source is None or not source.perm & PERM_INHERIT:
+            return None
+        count = max(0, min(queue_count, source.write_queue_count))
+        config = TopicConfig(
+            topic_name=topic,
+            read_queue_count=count,
+            write_queue_count=count,
+            perm=source.perm & ~PERM_INHERIT,
+        )
+        self.put(config)
+        return config
+
+    def queue(self, config: TopicConfig, queue_id: int) -> Queue:
+        """Give a queue of the topic, known to the hot path from now on."""
+        topic = self._core.topics[config.topic_name]
+        queue = topic.queues.get(queue_id)
+        if queue is None:
+            queue = topic.queues[queue_id] = self._store.queue(config.topic_name, queue_id)
+        return queue
+
+    def snapshot(self) -> TopicConfigTable:
+        """Give the whole table as it is registered and saved."""
+        return TopicConfigTable(data_version=self._version, topic_config_table=dict(self._configs))
+
+    def _adopt(self, config: TopicConfig) -> None:
+        name = config.topic_name
+        topic = self._core.topics.get(name)
+        queues = topic.queues if topic is not None else {}
+        topic = self._core.topics[name] = Topic(
+            name,
+            config.read_queue_count,
+            is_plain=not (is_retry_topic(name) or name in UNSENDABLE_TOPICS),
+            is_readable=bool(config.perm & PERM_READ),
+        )
+        topic.queues = queues
+        self._configs[name] = config
+
+    def _bring_back_from_store(self) -> None:
+        for topic, count in self._store.queue_counts().items():
+            if topic in self._configs:
+                continue
+            self.put(
+                TopicConfig(
+                    topic_name=topic,
+                    read_queue_count=count,
+                    write_queue_count=count,
+                    perm=READ_WRITE,
+                )
+            )

@@ -1,0 +1,216 @@
+"""What every serving command shares: settings from files and flags, logs, signals, the ready line.
+
+In: arguments of the command line and a service. Out: one line on standard output when the service
+is ready, everything else on standard error, and an exit code.
+
+Rules:
+1. Settings come from, weakest first: defaults, the file of `-c`, changes kept by the process, `-D`
+   and flags of their own.
+2. The first SIGTERM or SIGINT stops cleanly (exit code 0), the second ends the process at once.
+3. Logs are bounded in lines per second, as a peer can cause lines.
+"""
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from orbitmq.config import parse_properties
+from orbitmq.errors import MQError, SettingError
+from orbitmq.metrics import Registry
+from orbitmq.net.scrape import start_metrics
+from orbitmq.net.turn import Turn
+from orbitmq.world.clock import Clock, SystemClock
+from orbitmq.world.files import Files
+from orbitmq.world.net import run
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+"""What argparse gives, too: the command line or the settings are wrong."""
+
+LOG_LINES_PER_SECOND_MAX = 100
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+logger = logging.getLogger("orbitmq")
+
+
+class Service(Protocol):
+    """What a serving command runs."""
+
+    async def start(self) -> str:
+        """Begin to serve; give the ready line."""
+        ...
+
+    async def stop(self) -> None:
+        """Stop cleanly; also after a start that failed."""
+        ...
+
+
+MakeService = Callable[[Turn, Registry], Service]
+
+
+# --- arguments ---
+
+
+def add_settings_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags by which settings are given."""
+    parser.add_argument(
+        "-c", dest="file", metavar="FILE", help="read the original's .properties from FILE"
+    )
+    parser.add_argument(
+        "-D",
+        dest="overrides",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="set one of its keys; wins over the file; may be repeated",
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="refuse unknown keys instead of naming them"
+    )
+    parser.add_argument(
+        "-p", dest="prints", action="store_true", help="print all settings and exit"
+    )
+
+
+def add_metrics_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the flag of the metrics port."""
+    parser.add_argument(
+        "--metrics-port",
+        type=int,
+        metavar="M",
+        help="show metrics in Prometheus text on http://HOST:M/metrics (0: any free port)",
+    )
+
+
+def read_settings_file(files: Files, path: str | None) -> dict[str, str]:
+    """Give the properties of a settings file; raises SettingError when it cannot be read."""
+    if path is None:
+        return {}
+    try:
+        data = files.read(Path(path))
+    except OSError as error:
+        raise SettingError(f"cannot read {path}: {error.strerror}") from None
+    if data is None:
+        raise SettingError(f"there is no settings file {path}")
+    try:
+        return parse_properties(data)
+    except SettingError as error:
+        raise SettingError(f"{path}: {error}") from None
+
+
+def read_overrides(texts: list[str]) -> dict[str, str]:
+    """Give the pairs of `-D key=value`; raises SettingError for one that is no pair."""
+    overrides = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise SettingError(f"-D {text}: write it as KEY=VALUE")
+        overrides[key.strip()] = value
+    return overrides
+
+
+# --- logs ---
+
+
+class LineLimit(logging.Filter):
+    """Lets a bounded number of lines a second pass and counts the others."""
+
+    def __init__(self, clock: Clock, lines_max: int = LOG_LINES_PER_SECOND_MAX) -> None:
+        super().__init__()
+        self._clock = clock
+        self._lines_max = lines_max
+        self._second = 0
+        self._passed = 0
+        self._dropped = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line may pass; the first of a new second says how many did not."""
+        second = int(self._clock.monotonic_s())
+        if second != self._second:
+            if self._dropped:
+                record.msg = f"{record.getMessage()} ({self._dropped} lines before it left out)"
+                record.args = None
+            self._second, self._passed, self._dropped = second, 0, 0
+        self._passed += 1
+        if self._passed <= self._lines_max:
+            return True
+        self._dropped += 1
+        return False
+
+
+def log_to_stderr() -> None:
+    """Send log lines of level INFO and above to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler.addFilter(LineLimit(SystemClock()))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+
+
+def say(line: str) -> None:
+    """Write one line to standard output, at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def complain(command: str, error: Exception) -> None:
+    """Tell standard error why a command ends."""
+    sys.stderr.write(f"{command}: {error}\n")
+
+
+# --- running ---
+
+
+def serve(make: MakeService, *, metrics_host: str = "", metrics_port: int | None = None) -> None:
+    """Run a service until a signal stops it; raises MQError when it cannot start."""
+    run(_serve(make, metrics_host, metrics_port))
+
+
+async def _serve(make: MakeService, metrics_host: str, metrics_port: int | None) -> None:
+    loop = asyncio.get_running_loop()
+    stop_asked = asyncio.Event()
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, _ask_to_stop, loop, stop_asked)
+    registry = Registry()
+    service = make(Turn(loop), registry)
+    metrics_server: asyncio.AbstractServer | None = None
+    try:
+        ready = await service.start()
+        if metrics_port is not None:
+            metrics_server, port = await start_metrics(registry, metrics_host, metrics_port)
+            logger.info("metrics on http://%s:%d/metrics", metrics_host, port)
+        say(ready)
+        await stop_asked.wait()
+        logger.info("stopping; a second signal stops at once")
+    finally:
+        if metrics_server is not None:
+            metrics_server.close()
+        await service.stop()
+
+
+def _ask_to_stop(loop: asyncio.AbstractEventLoop, stop_asked: asyncio.Event) -> None:
+    stop_asked.set()
+    for number in STOP_SIGNALS:
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_DFL)
+
+
+def run_command(command: str, act: Callable[[], int]) -> int:
+    """Give what `act` returns, or the exit code for what it raises, which is told in one line."""
+    try:
+        return act()
+    except SettingError as error:
+        complain(command, error)
+        return EXIT_USAGE
+    except MQError as error:
+        complain(command, error)
+        return EXIT_FAILED
+
+
+def show_address(host: str, port: int) -> str:
+    """Give `host:port`, with brackets around an IPv6 host."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,23 @@
+"""`orbitmq version`: which OrbitMQ this is, and as which RocketMQ it answers.
+
+In: nothing. Out: one line on standard output.
+The second number is the one that clients see in every answer.
+"""
+
+import argparse
+
+from orbitmq import __version__
+from orbitmq.cli.process import say
+from orbitmq.wire.command import VERSION
+
+
+def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add this command to the command line."""
+    parser = subparsers.add_parser("version", help="print the version")
+    parser.set_defaults(run=run)
+
+
+def run(_arguments: argparse.Namespace) -> int:
+    """Print the version; give the exit code."""
+    say(f"orbitmq {__version__} (answers as RocketMQ protocol version {VERSION})")
+    return 0

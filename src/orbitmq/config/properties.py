@@ -1,0 +1,127 @@
+r"""Java `.properties` text: the form of the original's settings files and of requests 318 and 319.
+
+In: text (or UTF-8 bytes) of a settings file, or a table of keys. Out: the other one.
+
+Rules:
+1. Reading follows Java: `#` and `!` begin comments; `=`, `:` or white space ends a key; a line that
+   ends in an odd number of backslashes goes on in the next one; \t \n \r \f \uXXXX are escapes,
+   before any other character the backslash is dropped. The last of equal keys wins.
+2. Text is UTF-8. Java would take it for Latin-1, so all beyond ASCII is written as \uXXXX, which
+   both sides read alike.
+3. Size and number of keys are bounded before anything is parsed. Every mistake is a SettingError.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from orbitmq.errors import SettingError
+
+TEXT_SIZE_MAX = 1_048_576
+"""A mebibyte: the longest settings file of the original's distribution has 3 KiB."""
+
+KEY_COUNT_MAX = 2_000
+"""The richest process of the original knows about 400 keys."""
+
+_BLANKS = " \t\f"
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
+_SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
+_LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPED_LETTERS = {character: letter for letter, character in _LETTERS.items()}
+
+
+def parse_properties(data: str | bytes) -> dict[str, str]:
+    r"""Give the keys and values of a `.properties` text.
+
+    >>> parse_properties("# ports\nlistenPort = 9876\nbind:any\\\n  where")
+    {'listenPort': '9876', 'bind': 'anywhere'}
+    """
+    text = _as_text(data)
+    properties: dict[str, str] = {}
+    for number, line in _logical_lines(text):
+        key_match = _KEY.match(line)
+        key_end = key_match.end() if key_match else 0
+        separator = _SEPARATOR.match(line, key_end)
+        value_start = separator.end() if separator else key_end
+        properties[_unescape(line[:key_end], number)] = _unescape(line[value_start:], number)
+        if len(properties) > KEY_COUNT_MAX:
+            raise SettingError(f"more than {KEY_COUNT_MAX} keys in one settings text")
+    return properties
+
+
+def write_properties(properties: Mapping[str, str]) -> str:
+    """Give `key=value` lines that Java and `parse_properties` read back as they were."""
+    lines = [f"{_escape_key(key)}={_escape(value)}\n" for key, value in properties.items()]
+    return "".join(lines)
+
+
+def _as_text(data: str | bytes) -> str:
+    if len(data) > TEXT_SIZE_MAX:
+        raise SettingError(f"a settings text of {len(data)} bytes, the limit is {TEXT_SIZE_MAX}")
+    if isinstance(data, str):
+        return data
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise SettingError(
+            f"line {line} of the settings is not UTF-8; save the file as UTF-8 or write \\uXXXX"
+        ) from None
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Give each line with its continuations, without comments and blank lines, numbered from 1."""
+    pieces: list[str] = []
+    first = 0
+    for number, line in enumerate(_LINE_END.split(text), 1):
+        piece = line.lstrip(_BLANKS)
+        if not pieces:
+            if not piece or piece[0] in "#!":
+                continue
+            first = number
+        if (len(piece) - len(piece.rstrip("\\"))) % 2:
+            pieces.append(piece[:-1])
+            continue
+        yield first, "".join((*pieces, piece))
+        pieces.clear()
+    if pieces:
+        yield first, "".join(pieces)
+
+
+def _unescape(text: str, number: int) -> str:
+    if "\\" not in text:
+        return text
+    plain = _ESCAPE.sub(lambda match: _character(match.group(1), number), text)
+    try:  # two \uXXXX of a surrogate pair are one character
+        return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        raise SettingError(f"line {number} has half of a surrogate pair in \\uXXXX") from None
+
+
+def _character(escape: str, number: int) -> str:
+    if escape == "u":
+        raise SettingError(f"line {number} has \\u without four hexadecimal digits behind it")
+    if len(escape) == 5:
+        return chr(int(escape[1:], 16))
+    return _LETTERS.get(escape, escape)
+
+
+def _escape_key(key: str) -> str:
+    return re.sub(r"[=:#! ]", lambda match: "\\" + match.group(), _escape(key, is_key=True))
+
+
+def _escape(text: str, *, is_key: bool = False) -> str:
+    plain = "".join(_escaped(character) for character in text)
+    return "\\" + plain if plain.startswith(" ") and not is_key else plain
+
+
+def _escaped(character: str) -> str:
+    if character == "\\":
+        return "\\\\"
+    if character in _ESCAPED_LETTERS:
+        return "\\" + _ESCAPED_LETTERS[character]
+    if " " <= character <= "~":
+        return character
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

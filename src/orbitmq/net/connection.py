@@ -1,0 +1,239 @@
+"""One connection, accepted or dialled: frames to commands, commands to frames.
+
+In: the bytes of a Stream; what handlers and callers want to send. Out: requests for the handler,
+responses for callers.
+
+Rules:
+1. Frames are handled in their order. A handler answers now, later or never; nothing here waits,
+   and no task, future or timer is made for a request from the peer.
+2. A connection that is owed `laters_pause` answers is read only once per sweep, so that it slows
+   down without losing its heartbeats; past `laters_per_connection_max` it is refused as busy.
+3. When it ends, owed answers are cancelled and callers get a ConnectionClosed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from orbitmq.ensure import ensure
+from orbitmq.errors import LocalProtocolError, RemoteProtocolError, RequestTimeout
+from orbitmq.net.calls import Calls
+from orbitmq.net.later import Later
+from orbitmq.net.stream import Parts, Stream
+from orbitmq.net.turn import Turn
+from orbitmq.net.watch import Watch
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.command import Command, decode_command, encode_command, reply_to
+from orbitmq.wire.frame import PREFIX_SIZE, Frame, FrameDecoder, cut_frame
+from orbitmq.world.tls import ServerTls
+
+__all__ = ["Connection", "Handler", "Parts", "ReadFrames", "Result", "cut_next"]
+
+logger = logging.getLogger(__name__)
+
+Result = Command | Parts | Later | None
+"""What a handler gives: an answer now, an encoded one now, one later, none ever."""
+
+Handler = Callable[[Command, "Connection"], Result]
+
+ReadFrames = Callable[["Connection", bytes, int], tuple[int, Frame | None]]
+"""Handles frames of `data` from a position on by itself and sends their answers.
+
+It gives (position, frame): all before `position` is handled; `frame` is the first one it does not
+know (it ends at `position`), or None when no whole frame is left or `connection.is_blocked`. It
+never handles a frame behind the unknown one. It adds what it handled to `connection.traffic`.
+"""
+
+
+def cut_next(connection: "Connection", data: bytes, position: int) -> tuple[int, Frame | None]:
+    """Handle nothing: give every frame (the default ReadFrames)."""
+    frame = cut_frame(data, position, connection.limits.frame_size_max)
+    if frame is None:
+        return position, None
+    return position + PREFIX_SIZE + len(frame.header) + len(frame.body), frame
+
+
+class Connection(Stream):
+    """One connection, in either direction."""
+
+    def __init__(
+        self,
+        watch: Watch,
+        turn: Turn,
+        handle: Handler,
+        *,
+        read_frames: ReadFrames = cut_next,
+        tls: ServerTls | None = None,
+        is_dialled: bool = False,
+    ) -> None:
+        super().__init__(watch, turn, tls=tls, is_dialled=is_dialled)
+        self._handle = handle
+        self._read_frames = read_frames
+        self._decoder = FrameDecoder(watch.limits.frame_size_max)
+        self._laters: set[Later] = set()
+        self._is_let_through = False
+        self._calls = Calls(watch.limits.calls_per_connection_max)
+
+    def send_command(self, command: Command) -> None:
+        """Queue a response or a one-way request; raises LocalProtocolError if it cannot be sent."""
+        self.send(encode_command(command))
+
+    async def call(self, request: Command, timeout_s: float) -> Command:
+        """Send a request to the other side and give its response, whatever its code.
+
+        Raises RequestTimeout or ConnectionClosed: in both cases it may have been done.
+        Raises LimitExceeded, with nothing sent, when too many requests wait already.
+        """
+        ensure(not request.is_oneway, "a one-way request has no answer to wait for")
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._wait_drained()
+                return await self._call(request)
+        except TimeoutError:
+            raise RequestTimeout(request.code, self.peer, timeout_s) from None
+
+    async def _call(self, request: Command) -> Command:
+        if self.closed:
+            raise self._closed_error()
+        answer: asyncio.Future[Command] = self._turn.loop.create_future()
+        opaque = self._calls.open(answer)
+        try:
+            self.send_command(msgspec.structs.replace(request, opaque=opaque))
+            return await answer
+        finally:
+            self._calls.forget(opaque)
+
+    # --- what was read ---
+
+    def _take(self, data: bytes) -> None:
+        data = self._decoder.take(data)
+        position = 0
+        try:
+            while True:
+                position, frame = self._read_frames(self, data, position)
+                if frame is None:
+                    break
+                self.traffic.frames.value += 1
+                self._handle_frame(frame)
+                if self.is_blocked:
+                    break
+            if position:
+                self._pace.frames += 1
+            self._keep(data, position)
+        except RemoteProtocolError as error:
+            self._refuse(error)
+        except Exception:  # a bug of ours: where the next frame begins is not known any more
+            logger.exception("handling input of %s failed", self.peer)
+            self.close("internal-error")
+
+    def _keep(self, data: bytes, position: int) -> None:
+        """Keep what is not handled: whole frames while blocked, else the beginning of one."""
+        self._is_let_through = False
+        if self.closed:
+            return
+        if self.is_blocked:
+            self._halt(data[position:])
+        else:
+            self._decoder.hold(data, position)
+
+    def _handle_frame(self, frame: Frame) -> None:
+        command = decode_command(frame)
+        if command.is_response:
+            if not self._calls.settle(command):
+                self.traffic.unasked.value += 1
+            return
+        self.traffic.requests.add(self.traffic.request_label(command.code))
+        try:
+            result = self._handle(command, self)
+        except Exception as error:  # only of a handler that is not a Dispatcher
+            result = self._watch.failures.reply(command, error)
+        if isinstance(result, Later):
+            self._adopt(result, command)
+        elif result is not None:
+            self._reply(command, result)
+
+    def _reply(self, request: Command, reply: Command | Parts) -> None:
+        if request.is_oneway:
+            return
+        if isinstance(reply, list):
+            self.send_parts(reply)
+            return
+        try:
+            frame = encode_command(reply)
+        except LocalProtocolError as error:
+            reply = self._watch.failures.reply(request, error)
+            frame = encode_command(reply)
+        if reply.code != ResponseCode.SUCCESS:
+            self.traffic.failures.add(reply.code)
+        self.send(frame)
+
+    # --- answers that come later ---
+
+    def _adopt(self, later: Later, request: Command) -> None:
+        refusal = None if later.done else self._refusal()
+        if refusal is not None:
+            later.cancel()
+            text = f"[OVERLOAD]system busy, {refusal}"
+            self._reply(request, reply_to(request, ResponseCode.SYSTEM_BUSY, text))
+            return
+        early = later.adopt(self, request)
+        if not later.done:
+            self._laters.add(later)
+            self._watch.laters.add(later)
+        elif early is not None:
+            self._reply(request, early)
+
+    def _refusal(self) -> str | None:
+        limits = self.limits
+        if len(self._laters) >= limits.laters_per_connection_max:
+            return (
+                f"{limits.laters_per_connection_max} requests of this connection are waiting for "
+                "their answers (laters_per_connection_max)"
+            )
+        if self._watch.laters.count >= limits.laters_max:
+            return f"{limits.laters_max} requests are waiting for their answers (laters_max)"
+        return None
+
+    def later_done(self, later: Later, request: Command, reply: Command | Parts | None) -> None:
+        """Send a Later's answer, if it has one, and forget it (called by the Later)."""
+        self._laters.discard(later)
+        self._watch.laters.forget()
+        if reply is not None:
+            self._reply(request, reply)
+        if self._is_halted and len(self._laters) <= self.limits.laters_pause // 2:
+            self._go_on_soon()
+
+    def later_failed(self, request: Command, error: Exception) -> Command:
+        """Give the answer to a request whose Later failed (called by the Later)."""
+        return self._watch.failures.reply(request, error)
+
+    # --- what Stream asks ---
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether no further frame is to be handled for now."""
+        return (
+            self._is_undrained
+            or self._out_bytes > self.limits.output_pause_bytes
+            or self.closed
+            or (len(self._laters) >= self.limits.laters_pause and not self._is_let_through)
+        )
+
+    def _let_through(self) -> None:
+        if not self._is_undrained:
+            self._is_let_through = True
+            self._go_on_soon()
+
+    def _as_connection(self) -> "Connection":
+        return self
+
+    def _begun_bytes(self) -> int:
+        return self._decoder.held_bytes
+
+    def _give_up(self) -> None:
+        self._decoder = FrameDecoder(self.limits.frame_size_max)
+        for later in list(self._laters):
+            later.cancel()
+        self._calls.fail(self._closed_error)

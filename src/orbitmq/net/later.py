@@ -1,0 +1,196 @@
+"""An answer that comes later: after a sync, a slave's word, a new message, or a time-out.
+
+In: a handler returns a Later instead of a reply and keeps it; whoever can answer calls `answer`.
+Out: exactly one answer, or none when the connection ends first.
+
+Rules:
+1. A Later is done once: answered, timed out or cancelled. What comes after that is ignored.
+2. Their number is bounded per connection and in all; over a limit the request is refused as busy
+   and the Later is cancelled.
+3. Time-outs are kept in buckets of `TICK_S` with one timer in all: a Later costs no timer, and one
+   that is answered in time leaves nothing behind. A time-out is late by at most one tick.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING, Protocol
+
+from orbitmq.ensure import ensure
+from orbitmq.metrics import Level
+from orbitmq.wire.command import Command
+
+if TYPE_CHECKING:
+    from orbitmq.net.connection import Parts
+
+TICK_S = 0.05
+EXPIRE_SLICE = 500
+"""Time-outs handled in one turn: some milliseconds at most."""
+
+
+class Owner(Protocol):
+    """What a Later belongs to once its handler has returned it."""
+
+    def later_done(self, later: "Later", request: Command, reply: "Command | Parts | None") -> None:
+        """Send the reply, if there is one, and forget the Later."""
+        ...
+
+    def later_failed(self, request: Command, error: Exception) -> "Command | None":
+        """Report that a Later's own function failed; give what to answer instead."""
+        ...
+
+
+class Later:
+    """One answer owed."""
+
+    __slots__ = (
+        "_bucket",
+        "_early",
+        "_on_cancel",
+        "_on_timeout",
+        "_owner",
+        "_request",
+        "done",
+        "timeout_s",
+    )
+
+    def __init__(
+        self,
+        timeout_s: float,
+        on_timeout: "Callable[[], Command | Parts | None]",
+        on_cancel: Callable[[], None] | None = None,
+    ) -> None:
+        self.done = False
+        self.timeout_s = timeout_s
+        self._on_timeout: Callable[[], Command | Parts | None] | None = on_timeout
+        self._on_cancel = on_cancel
+        self._owner: Owner | None = None
+        self._request: Command | None = None
+        self._early: Command | Parts | None = None
+        self._bucket: dict[Later, None] | None = None
+
+    def answer(self, reply: "Command | Parts") -> None:
+        """Send the reply, unless the Later is done already."""
+        if self.done:
+            return
+        if self._owner is None:  # answered before the handler returned it
+            self.done = True
+            self._early = reply
+            return
+        self._finish(reply)
+
+    def adopt(self, owner: Owner, request: Command) -> "Command | Parts | None":
+        """Take note of whom it belongs to; give the answer if there is one already."""
+        ensure(self._owner is None, "a Later answers one request")
+        self._owner = owner
+        self._request = request
+        early, self._early = self._early, None
+        return early
+
+    def expire(self) -> None:
+        """Answer with what `on_timeout` gives."""
+        if self.done or self._owner is None or self._request is None:
+            return
+        reply: Command | Parts | None = None
+        try:
+            if self._on_timeout is not None:
+                reply = self._on_timeout()
+        except Exception as error:  # a bug of the handler must not stop the others
+            reply = self._owner.later_failed(self._request, error)
+        if not self.done:  # on_timeout may have answered by itself
+            self._finish(reply)
+
+    def cancel(self) -> None:
+        """Give up: nobody waits for the answer any more."""
+        if self.done:
+            return
+        on_cancel = self._on_cancel
+        owner, request = self._owner, self._request
+        self._finish(None)
+        if on_cancel is None:
+            return
+        try:
+            on_cancel()
+        except Exception as error:  # the connection's other Laters are cancelled, too
+            if owner is None or request is None:
+                raise
+            owner.later_failed(request, error)
+
+    def _finish(self, reply: "Command | Parts | None") -> None:
+        self.done = True
+        owner, request = self._owner, self._request
+        self._let_go()
+        if owner is not None and request is not None:
+            owner.later_done(self, request, reply)
+
+    def _let_go(self) -> None:
+        """Drop every reference, so that no cycle outlives the answer."""
+        if self._bucket is not None:
+            self._bucket.pop(self, None)
+            self._bucket = None
+        self._owner = None
+        self._request = None
+        self._on_timeout = None
+        self._on_cancel = None
+
+
+class Laters:
+    """The time-outs of all Laters of one server, and their number."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, level: Level) -> None:
+        self._loop = loop
+        self._level = level
+        self._buckets: dict[int, dict[Later, None]] = {}
+        self._ticks: list[int] = []
+        self._timer: asyncio.Handle | None = None
+        self._timer_tick = 0
+        self.count = 0
+
+    def add(self, later: Later) -> None:
+        """Watch over a Later's time."""
+        self.count += 1
+        self._level.value += 1
+        tick = int((self._loop.time() + later.timeout_s) / TICK_S) + 1
+        bucket = self._buckets.get(tick)
+        if bucket is None:
+            bucket = self._buckets[tick] = {}
+            heapq.heappush(self._ticks, tick)
+            if self._timer is None or tick < self._timer_tick:
+                self._arm()
+        bucket[later] = None
+        later._bucket = bucket  # noqa: SLF001 - same module
+
+    def forget(self) -> None:
+        """Count one Later less."""
+        self.count -= 1
+        self._level.value -= 1
+
+    def close(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        self.close()
+        if self._ticks:
+            self._timer_tick = self._ticks[0]
+            self._timer = self._loop.call_at(self._timer_tick * TICK_S, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now_tick = int(self._loop.time() / TICK_S)
+        left = EXPIRE_SLICE
+        while self._ticks and self._ticks[0] <= now_tick:
+            bucket = self._buckets[self._ticks[0]]
+            for later in list(islice(bucket, left)):
+                left -= 1
+                bucket.pop(later, None)
+                later.expire()
+            if bucket:  # the rest in the next turn
+                self._timer_tick = 0
+                self._timer = self._loop.call_soon(self._expire)
+                return
+            del self._buckets[heapq.heappop(self._ticks)]
+        self._arm()

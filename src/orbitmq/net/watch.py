@@ -1,0 +1,114 @@
+"""What the connections of one server share: limits, counters, owed answers, and one sweep.
+
+In: connections as they come and go. Out: refusals over the limits, and the end of those that take
+too long or hold too much.
+
+Rules:
+1. One timer looks at all connections; a connection has no timers of its own and reads no clock
+   while it moves bytes.
+2. When all together hold too much, the one that holds most is closed: a small peer never pays for
+   a big one.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from orbitmq.metrics import Registry
+from orbitmq.net.dispatch import Failures
+from orbitmq.net.later import Laters
+from orbitmq.net.limits import Limits
+from orbitmq.net.traffic import Traffic
+
+if TYPE_CHECKING:
+    from orbitmq.net.connection import Connection
+
+
+class Watch:
+    """The shared state of one server's connections, or of one dialled connection."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, limits: Limits, registry: Registry, name: str
+    ) -> None:
+        self.loop = loop
+        self.limits = limits
+        self.traffic = Traffic(registry, name)
+        self.failures = Failures(registry)
+        self.laters = Laters(loop, self.traffic.laters)
+        self.connections_max = limits.connections_max
+        self.held_bytes = 0
+        self.connections: set[Connection] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._sweep_s = limits.sweep_s()
+        self._empty: asyncio.Event = asyncio.Event()
+        self._empty.set()
+
+    def admit(self, connection: "Connection") -> bool:
+        """Watch over a new connection; give False when there are too many already."""
+        self.traffic.opens.value += 1
+        if len(self.connections) >= self.connections_max:
+            return False
+        self.connections.add(connection)
+        self._empty.clear()
+        self.traffic.connections.value += 1
+        if self._timer is None:
+            self._arm()
+        return True
+
+    def release(self, connection: "Connection") -> None:
+        """Forget a connection whose socket is gone."""
+        if connection not in self.connections:
+            return
+        self.connections.discard(connection)
+        self.traffic.connections.value -= 1
+        if not self.connections:
+            self._empty.set()
+            self._disarm()
+
+    def held(self, delta_bytes: int) -> None:
+        """Note that one connection holds more, or less, than before."""
+        self.held_bytes += delta_bytes
+        self.traffic.held.value += delta_bytes
+        if delta_bytes > 0 and self.held_bytes > self.limits.held_bytes_max:
+            self._shed()
+
+    async def wait_empty(self, timeout_s: float) -> None:
+        """Return when no connection is left; after `timeout_s` the rest is dropped first."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._empty.wait()
+        except TimeoutError:
+            for connection in list(self.connections):
+                connection.drop("stop")
+            await self._empty.wait()
+
+    def close(self) -> None:
+        """Stop all timers."""
+        self._disarm()
+        self.laters.close()
+
+    def _arm(self) -> None:
+        self._timer = self.loop.call_later(self._sweep_s, self._sweep)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _sweep(self) -> None:
+        self._timer = None
+        now_s = self.loop.time()
+        for connection in list(self.connections):
+            connection.check(now_s)
+        if self.connections and self._timer is None:
+            self._arm()
+
+    def _shed(self) -> None:
+        """Close the biggest holders until the sum is within its limit."""
+        for connection in list(self.connections):
+            connection.measure()
+        limit = self.limits.held_bytes_max
+        by_size = sorted(self.connections, key=lambda connection: -connection.held_bytes)
+        for connection in by_size:
+            if self.held_bytes <= limit:
+                return
+            connection.drop("memory-limit")

@@ -1,0 +1,81 @@
+"""Requests as clients write them, for tests that speak to a broker directly."""
+
+import json
+
+from tests.wire_client import WireClient
+
+from orbitmq.wire.command import Command
+from orbitmq.wire.frame import JSON
+
+SEND = 310
+PULL = 11
+
+
+def send_request(topic: str, body: bytes = b"hello", **changes: str | int) -> Command:
+    """Give a send; `changes` are its letters, or flag and serialization."""
+    flag = int(changes.pop("flag", 0))
+    serialization = int(changes.pop("serialization", JSON))
+    fields = {
+        "a": "PG",
+        "b": topic,
+        "c": "TBW102",
+        "d": "4",
+        "e": "0",
+        "f": "0",
+        "g": "1700000000000",
+        "h": "0",
+        "i": "TAGS\x01TagA\x02WAIT\x01true",
+        "j": "0",
+        "k": "false",
+        "m": "false",
+    }
+    fields.update({name: str(value) for name, value in changes.items()})
+    return Command(SEND, flag=flag, fields=fields, body=body, serialization=serialization)
+
+
+def pull_request(topic: str, group: str, queue_offset: int, **changes: str | int) -> Command:
+    """Give a pull of queue 0 that brings its own expression and does not wait."""
+    fields = {
+        "consumerGroup": group,
+        "topic": topic,
+        "queueId": "0",
+        "queueOffset": str(queue_offset),
+        "maxMsgNums": "32",
+        "sysFlag": "4",
+        "commitOffset": "0",
+        "suspendTimeoutMillis": "0",
+        "subscription": "*",
+        "subVersion": "0",
+    }
+    fields.update({name: str(value) for name, value in changes.items()})
+    return Command(PULL, fields=fields)
+
+
+def heartbeat_body(client_id: str, group: str, topic: str, expression: str = "*") -> bytes:
+    """Give the heartbeat of a push consumer."""
+    subscription = {
+        "topic": topic,
+        "subString": expression,
+        "subVersion": 1,
+        "expressionType": "TAG",
+        "classFilterMode": False,
+        "codeSet": [],
+        "tagsSet": [],
+    }
+    consumer = {
+        "groupName": group,
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+        "subscriptionDataSet": [subscription],
+        "unitMode": False,
+    }
+    body = {"clientID": client_id, "consumerDataSet": [consumer], "producerDataSet": []}
+    return json.dumps(body).encode()
+
+
+def fill(client: WireClient, topic: str, bodies: list[bytes], **changes: str | int) -> None:
+    """Send messages to queue 0 of a topic; each must be taken."""
+    for body in bodies:
+        answer = client.call(send_request(topic, body, **changes))
+        assert answer.code == 0, answer.remark

@@ -1,0 +1,65 @@
+"""The system under test: OrbitMQ as a process of its own, or an original in its place.
+
+In: the environment variable ORBITMQ_JUDGE. Unset, the tests judge OrbitMQ; `original-4.9.7` or
+`original-5.5.0` starts that original instead, which proves that the judge itself is right: a test
+that an original fails is a wrong test. Out: addresses, for the length of a block.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.foreign.peers import original_broker, original_namesrv
+from tests.foreign.running import running
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Where a name server and its broker listen."""
+
+    namesrv: str
+    broker: str
+
+
+def judged_original() -> str | None:
+    """The version of the original that stands in for OrbitMQ; None when OrbitMQ is judged."""
+    judge = os.environ.get("ORBITMQ_JUDGE", "")
+    if not judge:
+        return None
+    kind, _, version = judge.partition("-")
+    if kind != "original" or not version:
+        raise ValueError(f"ORBITMQ_JUDGE={judge}: unset it, or set it to original-VERSION")
+    return version
+
+
+@contextmanager
+def system_under_test(data_dir: Path) -> Iterator[System]:
+    """A name server and a broker; stopped by SIGTERM, which must end with exit code 0."""
+    version = judged_original()
+    if version is not None:
+        with original_broker(version) as original:
+            yield System(original.namesrv, original.broker)
+        return
+    command = [sys.executable, "-m", "orbitmq", "up", "--data-dir", str(data_dir)]
+    command += ["--host", "127.0.0.1", "--namesrv-port", "0"]
+    command += ["--broker-port", "0", "--dashboard-port", "0"]
+    with running(command) as ready:
+        yield System(ready["namesrv"], ready["broker"])
+
+
+@contextmanager
+def namesrv_under_test(data_dir: Path) -> Iterator[str]:
+    """A name server alone; its address."""
+    version = judged_original()
+    if version is not None:
+        with original_namesrv(version) as original:
+            yield original.namesrv
+        return
+    command = [sys.executable, "-m", "orbitmq", "namesrv", "--data-dir", str(data_dir)]
+    with running([*command, "--host", "127.0.0.1", "--port", "0"]) as ready:
+        yield ready["namesrv"]
