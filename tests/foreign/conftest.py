@@ -1,0 +1,33 @@
+"""Fixtures that the tests with foreign clients share: one system under test for all of them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.foreign.judged import System, system_under_test
+
+# The first run fetches jars and builds programs; after that a test takes seconds.
+LIMIT_S = 900
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("foreign") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(LIMIT_S))
+
+
+@pytest.fixture(scope="session")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """OrbitMQ, or the original that ORBITMQ_JUDGE names."""
+    with system_under_test(tmp_path_factory.mktemp("system")) as judged:
+        yield judged
+
+
+@pytest.fixture(scope="session")
+def fresh_name() -> Callable[[str], str]:
+    """A maker of topic and group names that no other test uses."""
+    numbers = itertools.count(1)
+    return lambda word: f"{word}_{os.getpid()}_{next(numbers)}"
