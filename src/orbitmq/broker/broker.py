@@ -33,7 +33,7 @@ from orbitmq.store.store import Store
 from orbitmq.wire.host import Host
 from orbitmq.world.chance import SystemChance
 from orbitmq.world.clock import SystemClock
-from orbitmq.world.files import SystemFiles
+from orbitmq.world.files import Files, SystemFiles
 from orbitmq.world.net import reachable_address
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,13 @@ class Broker:
     """One broker process's worth of parts. `address` is known once it has started."""
 
     def __init__(
-        self, settings: BrokerSettings, folder: Path, turn: Turn, registry: Registry
+        self,
+        settings: BrokerSettings,
+        folder: Path,
+        turn: Turn,
+        registry: Registry,
+        *,
+        files: Files | None = None,
     ) -> None:
         self._settings = settings
         self._turn = turn
@@ -54,7 +60,7 @@ class Broker:
         self._routines: list[asyncio.Task[None]] = []
         self._registration: Registration | None = None
         self.address = ""
-        files, clock = SystemFiles(), SystemClock()
+        files, clock = files or SystemFiles(), SystemClock()
         self._store = Store(
             files,
             folder,

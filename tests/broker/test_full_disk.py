@@ -1,0 +1,63 @@
+"""A broker whose disk is full: senders hear why, readers go on, service resumes by itself."""
+
+import asyncio
+import re
+from pathlib import Path
+
+from tests.behaviour.requests import pull_request, send_request
+from tests.store.refusing import RefusingFiles
+
+from orbitmq.broker.broker import Broker
+from orbitmq.config import BrokerSettings
+from orbitmq.metrics import Registry
+from orbitmq.net.peer import Peer
+from orbitmq.net.turn import Turn
+from orbitmq.wire.frame import BINARY
+from orbitmq.wire.record import scan_records
+from orbitmq.world.net import run
+
+LIMIT_S = 10.0
+
+
+async def with_broker(folder: Path) -> None:
+    turn, registry, files = Turn(asyncio.get_running_loop()), Registry(), RefusingFiles()
+    settings = BrokerSettings(listen_port=0, mapped_file_size_commit_log=1 << 20)
+    broker = Broker(settings, folder, turn, registry, files=files)
+    await broker.start()
+    peers = [Peer(broker.address, turn) for _ in range(3)]
+    try:
+        await _fill_and_refuse(peers, files)
+        assert re.search(r"^orbitmq_store_refused_writes_total [12]$", registry.render(), re.M)
+    finally:
+        for peer in peers:
+            peer.close()
+        files.room[0] = 1 << 40
+        await broker.stop()
+
+
+async def _fill_and_refuse(peers: list[Peer], files: RefusingFiles) -> None:
+    kept = await peers[0].call(send_request("T", b"kept"), LIMIT_S)
+    assert kept.code == 0
+    files.room[0] = 40
+    sends = [send_request("T", b"refused"), send_request("T", b"refused", serialization=BINARY)]
+    pull = pull_request("T", "G", 0)
+    answers = await asyncio.gather(
+        peers[0].call(sends[0], LIMIT_S),
+        peers[1].call(sends[1], LIMIT_S),
+        peers[2].call(pull, LIMIT_S),
+    )
+    for refused in answers[:2]:
+        assert refused.code == 14
+        assert "no space left" in (refused.remark or "")
+        assert "msgId" not in refused.fields
+    assert answers[1].serialization == BINARY
+    assert [record.body for record in scan_records(answers[2].body)] == [b"kept"]
+    files.room[0] = 1 << 40
+    again = await peers[1].call(send_request("T", b"again"), LIMIT_S)
+    assert (again.code, again.fields["queueOffset"]) == (0, "1")
+    found = await peers[2].call(pull_request("T", "G", 0), LIMIT_S)
+    assert [record.body for record in scan_records(found.body)] == [b"kept", b"again"]
+
+
+def test_a_full_disk_refuses_sends_with_the_cause_and_service_resumes(tmp_path: Path) -> None:
+    run(with_broker(tmp_path))
