@@ -1,0 +1,5 @@
+"""The benchmark programme: `make bench`, or `python -m benchmarks --help`.
+
+It compares this broker with a bare loop (what plain Python could do at best) and, where Java and
+Maven are there, with the original 4.9.7, all in one run on one machine. No part of the product.
+"""

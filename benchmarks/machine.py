@@ -1,0 +1,58 @@
+"""The machine under the benchmark: which cores to use, who else uses them, memory of a process.
+
+In: /proc and the scheduler. Out: core numbers, used cores, MB. Rule: a run that others disturbed is
+still shown, but it says so; nobody may take its figures for clean ones.
+"""
+
+import os
+import time
+from pathlib import Path
+
+SAMPLE_S = 0.25
+QUIET_CORES = 0.2
+"""Others may use this much of a core in a run that counts as quiet."""
+
+
+def cores() -> tuple[int | None, int | None]:
+    """The cores of server and generator, or (None, None) when there is only one for both."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < 2:
+        return None, None
+    return allowed[0], allowed[1]
+
+
+def pin(pid: int, core: int | None) -> None:
+    """Bind a process that has just been started; its later threads inherit it."""
+    if core is not None:
+        os.sched_setaffinity(pid, {core})
+
+
+def others_cores(sample_s: float = SAMPLE_S) -> float:
+    """How many cores are in use right now, while the benchmark itself waits."""
+    before = _busy_s()
+    time.sleep(sample_s)
+    return max(0.0, (_busy_s() - before) / sample_s)
+
+
+def await_quiet(limit_s: float) -> float:
+    """Wait at most `limit_s` for a quiet machine; give the cores that others used last."""
+    deadline = time.monotonic() + limit_s
+    used = others_cores()
+    while used >= QUIET_CORES and time.monotonic() < deadline:
+        used = others_cores()
+    return used
+
+
+def resident_mb(pid: int) -> float:
+    """The memory that a process has in RAM, in MB of 10**6 bytes."""
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise ProcessLookupError(f"process {pid} has no VmRSS; it has ended")
+
+
+def _busy_s() -> float:
+    """Seconds that all cores together were not idle: all but the columns idle and iowait."""
+    first = Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0]
+    ticks = [int(word) for word in first.split()[1:9]]
+    return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")

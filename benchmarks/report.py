@@ -1,0 +1,137 @@
+"""What the benchmark found, as a table to read and as JSON to keep.
+
+In: figures of the core, of the start, and of every load on every server. Out: text, or a value for
+`json.dump`. Rule: ratios are of CPU per message within this run; figures of different runs or
+machines are not comparable.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from benchmarks.in_process import CoreFigures
+from benchmarks.loads import Figures
+from benchmarks.machine import QUIET_CORES
+from benchmarks.servers import BARE, ORIGINAL
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One load on one server."""
+
+    load: str
+    server: str
+    figures: Figures
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How long starts took, and the memory of an idle process."""
+
+    ready_s: tuple[float, ...]
+    resident_mb: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything one run of the programme measured."""
+
+    machine: dict[str, str | int]
+    core: Sequence[CoreFigures]
+    start: Start
+    rows: Sequence[Row]
+
+    def ratio(self, row: Row, base: str) -> float | None:
+        """CPU per message of `row` against `base` under the same load; None without `base`.
+
+        A run can be too short for the kernel's clock and cost nothing; then there is no ratio.
+        """
+        for other in self.rows:
+            base_us = other.figures.server_us_per_message
+            if (other.load, other.server) == (row.load, base) and base_us:
+                return row.figures.server_us_per_message / base_us
+        return None
+
+
+_COLUMNS = (
+    *("load", "server", "req/s", "msg/s", "CPU us/msg"),
+    *("p50 us", "p99 us", "to bare", "to original", "others"),
+)
+
+
+def to_text(report: Report) -> str:
+    """The whole report for a terminal."""
+    machine = ", ".join(f"{name} {value}" for name, value in report.machine.items())
+    starts = sorted(report.start.ready_s)
+    lines = [
+        machine,
+        "",
+        "in process, 16 frames a call (CPU, the least of several repetitions):",
+        *(_core_line(figures) for figures in report.core),
+        "",
+        f"start to ready line: {starts[len(starts) // 2]:.2f} s (median of {len(starts)}, "
+        f"least {starts[0]:.2f}); idle: {report.start.resident_mb:.1f} MB resident",
+        "",
+        *_table(report),
+    ]
+    if any(_is_disturbed(row) for row in report.rows):
+        lines += ["", f"* others used {QUIET_CORES} cores or more: do not rely on these rows"]
+    return "\n".join(lines) + "\n"
+
+
+def to_json(report: Report) -> dict[str, object]:
+    """The whole report as a value for json.dump."""
+    return {
+        "machine": report.machine,
+        "core": [asdict(figures) for figures in report.core],
+        "start": asdict(report.start),
+        "rows": [
+            {
+                "load": row.load,
+                "server": row.server,
+                **asdict(row.figures),
+                "to_bare": report.ratio(row, BARE),
+                "to_original": report.ratio(row, ORIGINAL),
+            }
+            for row in report.rows
+        ],
+    }
+
+
+def _core_line(figures: CoreFigures) -> str:
+    return (
+        f"  {figures.name:<18} {figures.us_per_message:8.3f} us/msg"
+        f" {figures.us_per_request:8.2f} us/request"
+    )
+
+
+def _table(report: Report) -> list[str]:
+    cells = [_COLUMNS, *(_cells(report, row) for row in report.rows)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(_COLUMNS))]
+    lines = [_line(line, widths) for line in cells]
+    return [lines[0], "-" * len(lines[0]), *lines[1:]]
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    names = [cell.ljust(width) for cell, width in zip(cells[:2], widths[:2], strict=True)]
+    numbers = [cell.rjust(width) for cell, width in zip(cells[2:], widths[2:], strict=True)]
+    return "  ".join(names + numbers)
+
+
+def _cells(report: Report, row: Row) -> tuple[str, ...]:
+    figures = row.figures
+    ratios = (report.ratio(row, base) for base in (BARE, ORIGINAL))
+    return (
+        row.load,
+        row.server,
+        f"{figures.requests_per_s:,.0f}",
+        f"{figures.messages_per_s:,.0f}",
+        f"{figures.server_us_per_message:.3f}",
+        f"{figures.p50_us:,.0f}",
+        f"{figures.p99_us:,.0f}",
+        *("-" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
+        f"{figures.others_cores:.2f}" + ("*" if _is_disturbed(row) else " "),
+    )
+
+
+def _is_disturbed(row: Row) -> bool:
+    return row.figures.others_cores >= QUIET_CORES

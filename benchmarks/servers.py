@@ -1,0 +1,162 @@
+"""The servers that are compared: started, found by their ready line, stopped.
+
+In: a folder for their files. Out: a `Server` (name, port, process ids) for the length of a block.
+Rules:
+
+1. A server that does not become ready raises with the end of its standard error.
+2. The Python servers are bound to one core, as one process is meant to run. The original uses all
+   cores, as it is meant to; its figure of merit, CPU per message, counts them together.
+3. A process is stopped by SIGTERM to its own id, and killed only if it does not listen.
+"""
+
+import os
+import random
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.machine import pin
+
+ROOT = Path(__file__).parent.parent
+ORIGINAL_VERSION = "4.9.7"
+ORIGINAL_SCRIPT = ROOT / "tests" / "originals" / "original"
+ORIGINAL_HEAP = "-Xms2g -Xmx2g"
+READY_LIMIT_S = 30
+ORIGINAL_READY_LIMIT_S = 900  # the first start fetches the jars
+STOP_LIMIT_S = 30
+TAIL_CHARS = 4000
+# Below the ports that the operating system gives to outgoing connections (from 32768).
+PORT_MIN, PORT_MAX = 10_240, 32_000
+
+BARE, OURS, ORIGINAL = "bare loop", "orbitmq", f"original {ORIGINAL_VERSION}"
+
+
+class ServerFailed(Exception):
+    """A server did not become ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server; `ready_s` is the time from its start to its ready line."""
+
+    name: str
+    port: int
+    pids: tuple[int, ...]
+    ready_s: float
+
+
+@contextmanager
+def bare(folder: Path, core: int | None) -> Iterator[Server]:
+    """The bare loop, writing to a file in `folder`."""
+    command = [sys.executable, "-m", "benchmarks.bare", str(folder / "log")]
+    with _started(BARE, command, folder, core) as server:
+        yield server
+
+
+@contextmanager
+def ours(folder: Path, core: int | None) -> Iterator[Server]:
+    """`orbitmq up` with its data in `folder`."""
+    command = [sys.executable, "-m", "orbitmq", "up", "--data-dir", str(folder / "data")]
+    command += ["--namesrv-port", "0", "--broker-port", "0", "--dashboard-port", "0"]
+    with _started(OURS, command, folder, core) as server:
+        yield server
+
+
+def missing_for_original() -> list[str]:
+    """The tools that the original needs and that are not installed."""
+    return [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
+
+
+@contextmanager
+def original(folder: Path) -> Iterator[Server]:
+    """The original broker with a name server of its own and log files of its usual size."""
+    command = [str(ORIGINAL_SCRIPT), ORIGINAL_VERSION, str(folder / "data")]
+    command += [str(_free_port()), str(_free_port()), "mappedFileSizeCommitLog=1073741824"]
+    env = {"STAY": "1", "STOP_S": "15", "BROKER_JVM": ORIGINAL_HEAP}
+    with _started(ORIGINAL, command, folder, None, env) as server:
+        yield server
+
+
+@contextmanager
+def _started(
+    name: str,
+    command: Sequence[str],
+    folder: Path,
+    core: int | None,
+    env: Mapping[str, str] | None = None,
+) -> Iterator[Server]:
+    folder.mkdir(parents=True)
+    log = folder / "stderr"
+    begin = time.monotonic()
+    with ExitStack() as stack:
+        process = stack.enter_context(
+            subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stack.enter_context(log.open("wb")),
+                cwd=ROOT,
+                env={**os.environ, **(env or {})},
+            )
+        )
+        stack.callback(_stop, process)
+        pin(process.pid, core)
+        limit_s = READY_LIMIT_S if env is None else ORIGINAL_READY_LIMIT_S
+        ready = _await_ready(name, process, log, limit_s)
+        # Of several process ids the last is the broker's.
+        pid = int(ready["pids"].split(",")[-1]) if "pids" in ready else process.pid
+        port = int(ready["broker"].rpartition(":")[2])
+        yield Server(name, port, (pid,), time.monotonic() - begin)
+
+
+def _await_ready(
+    name: str, process: subprocess.Popen[bytes], log: Path, limit_s: float
+) -> dict[str, str]:
+    """What the ready line says, as names and values."""
+    if process.stdout is None:
+        raise ServerFailed("no pipe to read the ready line from")
+    deadline = time.monotonic() + limit_s
+    line = b""
+    while not line.endswith(b"\n"):
+        wait_s = max(0.0, deadline - time.monotonic())
+        is_readable = bool(select.select([process.stdout], [], [], wait_s)[0])
+        chunk = os.read(process.stdout.fileno(), 4096) if is_readable else b""
+        if not chunk:
+            what = "ended before it was ready" if is_readable else f"is not ready after {limit_s} s"
+            tail = log.read_text(encoding="utf-8", errors="replace")[-TAIL_CHARS:]
+            raise ServerFailed(f"{name} {what}; its standard error ends:\n{tail}")
+        line += chunk
+    return dict(word.split("=", 1) for word in line.decode().split()[1:])
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def _free_port() -> int:
+    """A free port with free neighbours: an original broker also listens on -2 and +1."""
+    for _ in range(200):
+        port = random.randrange(PORT_MIN, PORT_MAX)
+        if all(_is_free(near) for near in range(port - 2, port + 2)):
+            return port
+    raise ServerFailed(f"no four free ports in a row between {PORT_MIN} and {PORT_MAX}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,184 @@
+"""The benchmark programme runs end to end in a tiny form, and does not take failures for speed.
+
+In: `python -m benchmarks`, its parts, and a server that answers wrongly. Out: a failure when the
+table, a ratio or a check of the generator has gone. Figures themselves are not judged here: other
+processes may use the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from benchmarks import __main__ as programme
+from benchmarks import in_process, loads, servers
+from benchmarks.loads import Figures, Generator, LoadFailed, build_generator, read_figures
+from benchmarks.report import Report, Row, Start, to_json, to_text
+from benchmarks.servers import BARE, ORIGINAL, OURS, Server, ServerFailed
+
+ROOT = Path(__file__).parent.parent
+LINE = (
+    "send  c=4   w=64   body=1024 req/s   308578 msg/s    308578  srvCPU/req   2.95us "
+    "/msg  2.949us (srv  91%) lgCPU/req  0.66us  lat us p50 696 p99 4325 p99.9 5439 max 7930\n"
+)
+
+
+def figures(server_us: float, others_cores: float = 0.0) -> Figures:
+    return Figures(1000.0, 1000.0, server_us, 1.0, 100.0, 200.0, others_cores)
+
+
+@pytest.fixture(scope="module")
+def generator(tmp_path_factory: pytest.TempPathFactory) -> Generator:
+    """The load generator, built anew; without gcc the test is skipped or fails."""
+    if shutil.which("gcc") is None:
+        why = "`gcc` is not installed; install it to run the benchmark"
+        if os.environ.get("ORBITMQ_TEST_ALL") == "1":
+            pytest.fail(f"{why} (ORBITMQ_TEST_ALL=1 forbids to skip)", pytrace=False)
+        pytest.skip(why)
+    return Generator(build_generator(tmp_path_factory.mktemp("build") / "loadgen"), None, 0.1)
+
+
+@contextmanager
+def constant_server(answer: bytes) -> Iterator[Server]:
+    """A server that gives its first peer one answer and then listens until the peer goes."""
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        # The peer is meant to go in the middle of its talk.
+        with connection, suppress(ConnectionError):
+            connection.recv(1 << 20)
+            connection.sendall(answer)
+            while connection.recv(1 << 20):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield Server("wrong", listener.getsockname()[1], (os.getpid(),), 0.0)
+        thread.join(10)
+
+
+def answer_frame(header: bytes, body: bytes = b"") -> bytes:
+    length = 4 + len(header) + len(body)
+    return length.to_bytes(4, "big") + len(header).to_bytes(4, "big") + header + body
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_the_quick_form_prints_the_table_and_writes_json(
+    generator: Generator, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--no-original"]
+    command += ["--seconds", "0.3", "--json", str(tmp_path / "report.json")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "report.json").read_text())
+    rows = {(row["load"], row["server"]): row for row in report["rows"]}
+    assert list(rows) == [(load.name, name) for load in loads.QUICK_LOADS for name in (BARE, OURS)]
+    for (load, server), row in rows.items():
+        assert row["messages_per_s"] > 0, (load, server)
+        assert any(load in line and server in line for line in done.stdout.splitlines())
+    assert len(report["core"]) == 4
+    assert report["start"]["ready_s"][0] > 0
+    assert report["start"]["resident_mb"] > 1
+    assert "start to ready line" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        answer_frame(b'{"code":14,"remark":"the disk is full"}'),
+        answer_frame(b'{"code":10}'),
+        answer_frame(b'{"remark":"no code"}'),
+        b"\0\0\0\2\0\0",
+        b"",
+    ],
+    ids=["refused", "code 10", "no code", "no header", "silence"],
+)
+def test_a_wrong_answer_ends_a_run_instead_of_counting(generator: Generator, answer: bytes) -> None:
+    with constant_server(answer) as server, pytest.raises(LoadFailed, match=r"wrong, send, 4 x 64"):
+        generator.run(server, loads.FIRST, 0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", bytes(88), (88).to_bytes(4, "big") + bytes(84)],
+    ids=["empty", "zeros", "no magic"],
+)
+def test_a_pull_without_whole_records_ends_a_run(generator: Generator, body: bytes) -> None:
+    answer = answer_frame(b'{"code":0}', body)
+    with constant_server(answer) as server, pytest.raises(LoadFailed, match="bad response"):
+        generator.run(server, loads.PULL, 1000, 0.0)
+
+
+def test_the_generator_is_built_again_only_when_its_source_is_newer(
+    generator: Generator, tmp_path: Path
+) -> None:
+    program = tmp_path / "loadgen"
+    shutil.copy(generator.program, program)
+    kept = program.stat().st_ino
+    assert build_generator(program).stat().st_ino == kept
+    os.utime(program, (1, 1))
+    assert build_generator(program).stat().st_ino != kept
+
+
+def test_a_server_that_does_not_start_is_shown_with_its_words(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "raise SystemExit('the port is taken')"]
+    with (
+        pytest.raises(ServerFailed, match=r"broken ended before(?s:.*)the port is taken"),
+        servers._started("broken", command, tmp_path / "broken", None),
+    ):
+        pass
+
+
+def test_the_line_of_the_generator_is_read() -> None:
+    assert read_figures(LINE, 0.1) == Figures(308578, 308578, 2.949, 0.66, 696, 4325, 0.1)
+    with pytest.raises(LoadFailed, match="something else"):
+        read_figures("something else", 0.0)
+
+
+def test_pulls_stay_below_what_the_first_run_filled() -> None:
+    assert loads.pull_end_after(figures(1.0), 4.0) == 900
+    assert loads.pull_end_after(figures(1.0), 0.001) == loads.PULL_COUNT
+    assert loads.pull_end_after(figures(1.0), 1e6) == loads.PULL_OFFSET_MAX
+
+
+def test_disturbed_rounds_count_only_when_there_is_no_other() -> None:
+    rounds = [figures(9.0, 1.5), figures(3.0), figures(2.0), figures(4.0)]
+    assert programme.typical(rounds) == figures(3.0)
+    assert programme.typical(rounds[:1]) == figures(9.0, 1.5)
+
+
+def test_the_report_shows_ratios_and_marks_disturbed_rows() -> None:
+    rows = [
+        Row("send", BARE, figures(2.0)),
+        Row("send", OURS, figures(6.0, 0.7)),
+        Row("send", ORIGINAL, figures(20.0)),
+        Row("pull", OURS, figures(1.0)),
+    ]
+    core = [in_process.CoreFigures("send, 1 KB", 5.5, 5.5)]
+    report = Report({"cores": 2}, core, Start((0.3, 0.2, 0.4), 31.5), rows)
+    text = to_text(report).splitlines()
+    ours = next(line.split() for line in text if line.startswith(f"send  {OURS}"))
+    assert ours[-3:] == ["3.00", "0.30", "0.70*"]
+    assert text[-1].startswith("* others used")
+    assert next(line.split() for line in text if line.startswith("pull"))[-3:] == ["-", "-", "0.00"]
+    assert "0.30 s (median of 3, least 0.20); idle: 31.5 MB" in "\n".join(text)
+    assert json.loads(json.dumps(to_json(report)))["rows"][1]["to_original"] == 0.3
+
+
+def test_the_core_is_measured_on_frames_that_it_handles_itself() -> None:
+    found = in_process.measure(repetitions=1, repetition_s=0.001)
+    assert [one.name for one in found] == [
+        *("send, 1 KB", "send, 100 B", "pull of 32, 1 KB", "pull of 32, 100 B"),
+    ]
+    assert all(one.us_per_request >= one.us_per_message > 0 for one in found)
