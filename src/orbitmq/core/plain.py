@@ -15,8 +15,7 @@ Rules:
 """
 
 import struct
-from collections.abc import Callable
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,8 +23,11 @@ from orbitmq.core.plain_append import Stamp, append, stored_properties, tag_code
 from orbitmq.core.plain_gather import Gathered, PullStatus, gather
 from orbitmq.core.state import CoreState, Origin, Queue, Subscription
 from orbitmq.errors import RemoteProtocolError
+from orbitmq.wire.command import FLAG_ONEWAY
+from orbitmq.wire.fields import Int32, Int64
 from orbitmq.wire.frame import FRAME_SIZE_MAX, Frame, cut_frame
 from orbitmq.wire.properties import PROPERTIES_SIZE_MAX
+from orbitmq.wire.sysflag import SENDER_BITS
 
 __all__ = [
     "Gathered",
@@ -39,8 +41,9 @@ __all__ = [
     "tag_code",
 ]
 
-ANSWERS_SIZE_MAX = 1_048_576
-"""Above this much of records in answers a read is left for the caller to look at the output."""
+PULLED_SIZE_MAX = 1_048_576
+"""Above this much of answers to pulls the rest of a read is left until the caller has looked at
+the output."""
 
 
 class ReadResult(NamedTuple):
@@ -53,64 +56,60 @@ class ReadResult(NamedTuple):
     unknown: Frame | None
 
 
-_Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-
-
-class _SendFieldsV2(msgspec.Struct):
+class _SendFieldsV2(msgspec.Struct, gc=False):
     """The fields of a send that matter here, by their letters in code 310."""
 
     b: str  # topic
-    e: _Int32  # queue id
-    f: _Int32  # sysFlag
-    g: _Int64  # born time
-    h: _Int32  # flag
+    e: Int32  # queue id
+    f: Int32  # sysFlag
+    g: Int64  # born time
+    h: Int32  # flag
     i: str = ""  # properties
-    j: _Int32 = 0  # reconsume times
+    j: Int32 = 0  # reconsume times
     m: bool = False  # batch
 
 
-class _SendFieldsV1(msgspec.Struct):
+class _SendFieldsV1(msgspec.Struct, gc=False):
     """The same under the long names of code 10."""
 
     b: str = msgspec.field(name="topic")
-    e: _Int32 = msgspec.field(name="queueId")
-    f: _Int32 = msgspec.field(name="sysFlag")
-    g: _Int64 = msgspec.field(name="bornTimestamp")
-    h: _Int32 = msgspec.field(name="flag")
+    e: Int32 = msgspec.field(name="queueId")
+    f: Int32 = msgspec.field(name="sysFlag")
+    g: Int64 = msgspec.field(name="bornTimestamp")
+    h: Int32 = msgspec.field(name="flag")
     i: str = msgspec.field(name="properties", default="")
-    j: _Int32 = msgspec.field(name="reconsumeTimes", default=0)
+    j: Int32 = msgspec.field(name="reconsumeTimes", default=0)
     m: bool = msgspec.field(name="batch", default=False)
 
 
-class _SendV2(msgspec.Struct):
+class _SendV2(msgspec.Struct, gc=False):
     extFields: _SendFieldsV2  # noqa: N815 - the wire's name
-    opaque: _Int32
+    opaque: Int32
     flag: int
 
 
-class _SendV1(msgspec.Struct):
+class _SendV1(msgspec.Struct, gc=False):
     extFields: _SendFieldsV1  # noqa: N815 - the wire's name
-    opaque: _Int32
+    opaque: Int32
     flag: int
 
 
-class _PullFields(msgspec.Struct, rename="camel"):
+class _PullFields(msgspec.Struct, rename="camel", gc=False):
     consumer_group: str
     topic: str
-    queue_id: _Int32
-    queue_offset: _Int64
-    max_msg_nums: _Int32
-    sys_flag: _Int32
-    commit_offset: _Int64
-    sub_version: _Int64
+    queue_id: Int32
+    queue_offset: Int64
+    max_msg_nums: Int32
+    sys_flag: Int32
+    commit_offset: Int64
+    sub_version: Int64
     subscription: str | None = None
     expression_type: str | None = None
 
 
-class _Pull(msgspec.Struct):
+class _Pull(msgspec.Struct, gc=False):
     extFields: _PullFields  # noqa: N815 - the wire's name
-    opaque: _Int32
+    opaque: Int32
     flag: int
 
 
@@ -132,14 +131,8 @@ _PREFIX = struct.Struct(">iI")
 _PREFIXES = [_PREFIX.pack(4 + size, size) for size in range(1024)]
 """The first eight bytes of a frame without body, by header size."""
 
-_COMPRESSION_AND_TAGS = 0x703
-"""The sysFlag bits that a sender may set without the broker having to act."""
-
 _PULL_COMMITS = 1
 _PULL_BRINGS_EXPRESSION = 4
-
-_Handled = tuple[Queue | None, tuple[bytes | memoryview, ...]] | None
-"""The queue that grew and the answer, or None for a frame that is not ours."""
 
 
 def handle_one_read(
@@ -153,32 +146,29 @@ def handle_one_read(
     tail.store_ms = max(tail.store_ms, now_ms)
     answers: list[bytes | memoryview] = []
     grown: set[Queue] = set()
-    answers_size = 0
+    pulled_size = 0
     position, end = start, len(data)
     while end - position >= 8:
         length, header_size = _PREFIX.unpack_from(data, position)
-        frame_end = position + 4 + length
         if not header_size <= length - 4 <= FRAME_SIZE_MAX - 8:
             break  # a binary header (its type is in the upper byte), or no frame at all
-        if frame_end > end or answers_size > ANSWERS_SIZE_MAX:
+        frame_end = position + 4 + length
+        if frame_end > end or pulled_size > PULLED_SIZE_MAX:
             return ReadResult(position, answers, tail.end_offset, grown, None)
         body_start = position + 8 + header_size
         header = data[position + 8 : body_start]
-        handled: _Handled = None
-        if header.startswith(_SEND_V2):
-            handled = _send(state, _decode_send_v2, header, data[body_start:frame_end], origin)
-        elif header.startswith(_PULL):
-            handled = _pull(state, header)
-        elif header.startswith(_SEND_V1):
-            handled = _send(state, _decode_send_v1, header, data[body_start:frame_end], origin)
-        if handled is None:
-            break
-        queue, parts = handled
-        if queue is not None:
-            grown.add(queue)
+        if header.startswith(_PULL):
+            parts = _pull(state, header)
+            if parts is None:
+                break
+            answers += parts
+            pulled_size += sum(map(len, parts))
         else:
-            answers_size += len(parts[-1])
-        answers += parts
+            answer = _send(state, header, data[body_start:frame_end], origin, grown)
+            if answer is None:
+                break
+            if answer:
+                answers.append(answer)
         position = frame_end
     unknown = _next_frame(data, position)
     if unknown is not None:
@@ -194,24 +184,32 @@ def _next_frame(data: bytes, position: int) -> Frame | None:
 
 
 def _send(
-    state: CoreState,
-    decode: Callable[[bytes], _SendV2 | _SendV1],
-    header: bytes,
-    body: bytes,
-    origin: Origin,
-) -> _Handled:
+    state: CoreState, header: bytes, body: bytes, origin: Origin, grown: set[Queue]
+) -> bytes | None:
+    """Stage a message and give its answer (empty for a one-way send); None if it is not ours."""
     try:
-        request = decode(header)
+        if header.startswith(_SEND_V2):
+            request: _SendV2 | _SendV1 = _decode_send_v2(header)
+        elif header.startswith(_SEND_V1):
+            request = _decode_send_v1(header)
+        else:
+            return None
     except _BAD_HEADER:
         return None
     fields = request.extFields
     topic = state.topics.get(fields.b)
-    if topic is None or not topic.is_plain:
+    queue = topic.queues.get(fields.e) if topic is not None and topic.is_plain else None
+    sys_flag, properties = fields.f, fields.i
+    if (
+        queue is None
+        or fields.m
+        or fields.j
+        or sys_flag & ~SENDER_BITS
+        or request.flag & ~FLAG_ONEWAY
+        or len(body) > state.body_size_max
+        or _makes_the_broker_act(properties)
+    ):
         return None
-    queue = topic.queues.get(fields.e)
-    if queue is None or not _is_ordinary(state, request, body):
-        return None
-    properties = fields.i
     code = 0
     tag_at = properties.rfind("TAGS\x01")
     if tag_at >= 0:
@@ -222,10 +220,11 @@ def _send(
     stored = stored_properties(state, properties).encode()
     if len(stored) > PROPERTIES_SIZE_MAX:
         return None
-    stamp = Stamp(fields.h, fields.f, fields.g, 0, 0, code)
+    stamp = (fields.h, sys_flag, fields.g, 0, 0, code)
     log_offset = append(state.tail, queue, origin, stamp, body, stored)
+    grown.add(queue)
     if request.flag:
-        return queue, ()
+        return b""
     answer = state.send_answer % (
         state.store_id,
         log_offset,
@@ -233,18 +232,13 @@ def _send(
         queue.next_offset - 1,
         request.opaque,
     )
-    return queue, (_PREFIXES[len(answer)], answer)
+    return _PREFIXES[len(answer)] + answer
 
 
-def _is_ordinary(state: CoreState, request: _SendV2 | _SendV1, body: bytes) -> bool:
-    """Whether a send has nothing that makes the broker do more than store it."""
-    fields = request.extFields
-    if fields.m or fields.j or fields.f & ~_COMPRESSION_AND_TAGS or request.flag & ~2:
-        return False
-    properties = fields.i
-    return not (
-        len(body) > state.body_size_max
-        or "DELAY\x01" in properties
+def _makes_the_broker_act(properties: str) -> bool:
+    """Whether a property asks for more than storing; a false alarm only costs the slower way."""
+    return (
+        "DELAY\x01" in properties
         or "TRAN_MSG\x01" in properties
         or "TIMER_D" in properties
         or "INNER_" in properties
@@ -252,7 +246,8 @@ def _is_ordinary(state: CoreState, request: _SendV2 | _SendV1, body: bytes) -> b
     )
 
 
-def _pull(state: CoreState, header: bytes) -> _Handled:
+def _pull(state: CoreState, header: bytes) -> list[bytes | memoryview] | None:
+    """Give the answer to a pull that finds something; None if it is not ours."""
     try:
         request = _decode_pull(header)
     except _BAD_HEADER:
@@ -270,9 +265,16 @@ def _pull(state: CoreState, header: bytes) -> _Handled:
     found = gather(state, queue, fields.queue_offset, fields.max_msg_nums, subscription.codes)
     if found.status is not PullStatus.FOUND:
         return None
-    if fields.sys_flag & _PULL_COMMITS:
-        return None if not _commit(state, fields) else _found(request.opaque, queue, found)
-    return _found(request.opaque, queue, found)
+    if fields.sys_flag & _PULL_COMMITS and not _commit(state, fields):
+        return None
+    answer = _PULL_ANSWER % (
+        found.next_offset,
+        queue.min_offset,
+        queue.readable_offset,
+        request.opaque,
+    )
+    prefix = _PREFIX.pack(4 + len(answer) + found.size, len(answer))
+    return [prefix + answer, *found.parts]
 
 
 EVERYTHING = Subscription(0, None)
@@ -299,8 +301,3 @@ def _commit(state: CoreState, fields: _PullFields) -> bool:
         return False
     queues[fields.queue_id] = fields.commit_offset
     return True
-
-
-def _found(opaque: int, queue: Queue, found: Gathered) -> _Handled:
-    header = _PULL_ANSWER % (found.next_offset, queue.min_offset, queue.readable_offset, opaque)
-    return None, (_PREFIX.pack(4 + len(header) + found.size, len(header)), header, *found.parts)

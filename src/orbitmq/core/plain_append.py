@@ -15,10 +15,10 @@ from zlib import crc32
 from orbitmq.core.state import ENTRY, CoreState, LogTail, Origin, Queue
 from orbitmq.wire.java import string_hash
 from orbitmq.wire.record import BLANK_SIZE, encode_blank
-from orbitmq.wire.sysflag import enters_queue
+from orbitmq.wire.sysflag import OUTSIDE_QUEUE
 
 TAG_CACHE_MAX = 10_000
-_WAIT = "WAIT\x01true\x02"
+_WAIT = "\x02WAIT\x01true\x02"
 
 
 class Stamp(NamedTuple):
@@ -33,9 +33,14 @@ class Stamp(NamedTuple):
 
 
 def append(
-    tail: LogTail, queue: Queue, origin: Origin, stamp: Stamp, body: bytes, properties: bytes
+    tail: LogTail,
+    queue: Queue,
+    origin: Origin,
+    stamp: tuple[int, int, int, int, int, int],
+    body: bytes,
+    properties: bytes,
 ) -> int:
-    """Stage one record at the end of the log and give its log offset.
+    """Stage one record at the end of the log and give its log offset; `stamp` is a Stamp.
 
     Afterwards the queue's next offset counts it; it becomes readable when the store has written it.
     """
@@ -47,8 +52,7 @@ def append(
     if size + BLANK_SIZE > left:
         _roll(tail, left)
         log_offset += left
-    takes_place = enters_queue(sys_flag)
-    queue_offset = queue.next_offset if takes_place else 0
+    queue_offset = 0 if sys_flag & OUTSIDE_QUEUE else queue.next_offset
     tail.parts += (
         origin.pack(
             size,
@@ -73,7 +77,7 @@ def append(
         properties,
     )
     tail.end_offset = log_offset + size
-    if takes_place:
+    if not sys_flag & OUTSIDE_QUEUE:
         queue.entries += ENTRY.pack(log_offset, size, tags_code)
         queue.next_offset = queue_offset + 1
     return log_offset
@@ -102,13 +106,6 @@ def stored_properties(state: CoreState, properties: str) -> str:
     """
     if properties and properties[-1] != "\x02":
         properties += "\x02"
-    if _WAIT in properties:
-        properties = _without_wait(properties)
+    if "WAIT\x01true" in properties:
+        properties = f"\x02{properties}".replace(_WAIT, "\x02")[1:]
     return properties + state.cluster_property
-
-
-def _without_wait(properties: str) -> str:
-    at = properties.find(_WAIT)
-    if at and properties[at - 1] != "\x02":
-        return properties  # the end of another name
-    return properties[:at] + properties[at + len(_WAIT) :]

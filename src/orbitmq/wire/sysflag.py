@@ -20,6 +20,11 @@ NEED_UNWRAP = 0x40
 INNER_BATCH = 0x80
 COMPRESSION_MASK = 0x700
 COMPRESSION_SHIFT = 8
+OUTSIDE_QUEUE = 0x4
+"""Set in prepared (4) and rolled back (12) messages, not in committed (8) and plain (0) ones."""
+
+SENDER_BITS = COMPRESSED | MULTI_TAGS | COMPRESSION_MASK
+"""What a plain sender may set; all other bits are the broker's."""
 
 
 class Transaction(IntEnum):
@@ -56,7 +61,7 @@ def with_transaction(sys_flag: int, transaction: Transaction) -> int:
 
 def enters_queue(sys_flag: int) -> bool:
     """Whether a record gets a queue entry: prepared and rolled back ones do not."""
-    return sys_flag & TRANSACTION_MASK in (Transaction.NONE, Transaction.COMMIT)
+    return not sys_flag & OUTSIDE_QUEUE
 
 
 def with_host_bits(sys_flag: int, *, born_is_v6: bool, store_is_v6: bool) -> int:

@@ -20,10 +20,8 @@ from orbitmq.wire.headers_client import SendMessage, SendMessageAnswer, read_sen
 from orbitmq.wire.message_id import encode_offset_id
 from orbitmq.wire.names import UNSENDABLE_TOPICS, is_retry_topic, topic_fault
 from orbitmq.wire.properties import parse_properties
+from orbitmq.wire.sysflag import SENDER_BITS
 from orbitmq.world.chance import Chance
-
-SENDER_BITS = 0x703
-"""The sysFlag bits that a sender may set: compression, its kind, multi tags."""
 
 _NOT_YET = {
     names.DELAY: "delayed messages",
