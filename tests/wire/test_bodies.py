@@ -55,7 +55,8 @@ def test_the_compressed_register_body_of_4_9_is_read() -> None:
                     topic_filter_type="MULTI_TAG",
                 ),
             },
-        )
+        ),
+        filter_server_list=[],
     )
     assert zlib.decompress(write_register_body(body, compressed=True)) == REGISTERED + part(b"[]")
 

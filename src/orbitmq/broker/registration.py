@@ -73,7 +73,8 @@ class Registration:
         """Do one round; returns when every name server has answered or failed."""
         self._changed.clear()
         identity = self._identity
-        body = write_register_body(RegisterBrokerBody(topics=self._topics()), compressed=False)
+        registered = RegisterBrokerBody(topics=self._topics(), filter_server_list=[])
+        body = write_register_body(registered, compressed=False)
         fields = write_header(
             RegisterBroker(
                 broker_name=identity.name,

@@ -190,14 +190,6 @@ def render_properties(settings: Settings) -> str:
     return write_properties(dict(sorted(table.items())))
 
 
-def changed_properties(settings: Settings, base: Settings) -> dict[str, str]:
-    """Give the changeable keys whose values differ from those of `base`."""
-    changeable = [one for one in facts_of(type(settings)) if one.changeable]
-    values = {one.key: getattr(settings, one.name) for one in changeable}
-    before = {one.key: getattr(base, one.name) for one in changeable}
-    return {key: _text(value) for key, value in values.items() if value != before[key]}
-
-
 def _notes_on_unknown(settings_type: type[Settings], unknown: list[str]) -> list[str]:
     known = [one.key for one in facts_of(settings_type)] + list(settings_type.without_effect)
     notes = [_note_on_unknown(key, known) for key in unknown[:SUGGESTION_COUNT_MAX]]

@@ -22,7 +22,7 @@ from orbitmq.config import (
     write_properties,
 )
 from orbitmq.errors import RequestFailed, SettingError
-from orbitmq.namesrv.saving import Save
+from orbitmq.namesrv.saving import Save, read_file
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.world.files import Files
 
@@ -64,7 +64,7 @@ class ChangedSettings:
 
 def read_changes(files: Files, path: Path) -> dict[str, str]:
     """Give the changes of earlier runs; raises SettingError when the file cannot be used."""
-    data = files.read(path)
+    data = read_file(files, path)
     if data is None:
         return {}
     try:

@@ -18,7 +18,7 @@ import msgspec
 
 from orbitmq.errors import RemoteProtocolError, RequestFailed, StoreError
 from orbitmq.namesrv.admission import name_fault
-from orbitmq.namesrv.saving import Save
+from orbitmq.namesrv.saving import Save, read_file
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.fastjson import read_json, write_json
 from orbitmq.world.files import Files
@@ -98,7 +98,7 @@ class KvSettings:
 
 def load_kv(files: Files, path: Path) -> tuple[KvSettings, str | None]:
     """Read the file; give its table and, when it cannot be used, a sentence that says so."""
-    data = files.read(path)
+    data = read_file(files, path)
     if data is None:
         return KvSettings(), None
     if not data.strip():

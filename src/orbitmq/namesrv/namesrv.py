@@ -93,10 +93,12 @@ class NameServer:
                 idle_s=float(settings.server_channel_max_idle_time_seconds),
             ),
         )
+        bound_host = settings.bind_address if host is None else host
         bound_port = await self._server.start(
-            settings.bind_address if host is None else host,
-            settings.listen_port if port is None else port,
-            _tls(settings),
+            bound_host, settings.listen_port if port is None else port, _tls(settings)
+        )
+        self.settings = state.settings.now = msgspec.structs.replace(  # what is shown is what is
+            settings, bind_address=bound_host, listen_port=bound_port
         )
         loop = self._turn.loop
         scan_s = settings.scan_not_active_broker_interval / 1_000

@@ -41,6 +41,7 @@ ZONE_FIELD = "__ZONE_NAME"
 """The ext field in which a 5.x broker names its zone; it is in no header class of the original."""
 
 REFUSED_SHOWN_MAX = 3
+NAMES_LOGGED_MAX = 50
 
 
 def register_broker(state: State, request: Command, connection: Connection) -> Command:
@@ -67,7 +68,7 @@ def register_broker(state: State, request: Command, connection: Connection) -> C
     has_plans = plans is not None and settings.return_order_topic_config_to_broker
     return reply_to(
         request,
-        remark=_remark(registered.refused),
+        remark=_remark(registered.topics.refused),
         fields=write_header(answer),
         body=write_json(KVTable(table=plans or {}), standard=True) if has_plans else b"",
     )
@@ -83,11 +84,17 @@ def _log(header: RegisterBroker, registered: Registered, connection: Connection)
             header.ha_server_addr,
             connection.peer,
         )
-    if registered.refused:
-        logger.warning("%s", _remark(registered.refused))
+    new_topics, refused = registered.topics
+    if new_topics:
+        names = ", ".join(new_topics[:NAMES_LOGGED_MAX])
+        more = len(new_topics) - NAMES_LOGGED_MAX
+        more_text = f" and {more} more" if more > 0 else ""
+        logger.info("new topic registered by %s, %s%s", header.broker_name, names, more_text)
+    if refused:
+        logger.warning("%s", _remark(refused))
 
 
-def _remark(refused: tuple[str, ...]) -> str | None:
+def _remark(refused: list[str]) -> str | None:
     if not refused:
         return None
     more = len(refused) - REFUSED_SHOWN_MAX

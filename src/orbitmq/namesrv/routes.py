@@ -73,14 +73,22 @@ class Registration(NamedTuple):
     drops_missing: bool = False
 
 
+class Taken(NamedTuple):
+    """What became of the topics of a registration."""
+
+    new_topics: list[str]
+    """Each new topic with its queues and permission, as the log shows it."""
+    refused: list[str]
+    """A sentence for each topic that was refused."""
+
+
 class Registered(NamedTuple):
     """What a registration led to; a slave is told its master's addresses."""
 
     is_new: bool
     master_address: str | None
     master_ha_address: str | None
-    refused: tuple[str, ...]
-    """A sentence for each topic that was refused."""
+    topics: Taken
 
 
 class RouteTable:
@@ -118,10 +126,11 @@ class RouteTable:
         if header.enable_acting_master is not None:  # a 4.9 member of the group says nothing
             group.acting_master = header.enable_acting_master
         group.zone = registration.zone
-        member.filter_servers = _filter_servers(body)
-        refused: tuple[str, ...] = ()
+        if body.filter_server_list is not None:
+            member.filter_servers = _filter_servers(body.filter_server_list)
+        taken = Taken([], [])
         if header.broker_id == MASTER_ID and _is_news(member, topics, is_first=is_first):
-            refused = self._take_topics(group, topics)
+            taken = self._take_topics(group, topics)
             if registration.drops_missing and len(topics.topic_config_table) > 1:
                 missing = group.topics - topics.topic_config_table.keys()
                 self._remove_topics(group, missing)
@@ -132,7 +141,7 @@ class RouteTable:
             is_first,
             master.address if master else None,
             master.ha_address if master else None,
-            refused,
+            taken,
         )
 
     def unregister(self, header: UnregisterBroker, origin: Origin) -> Departure | None:
@@ -178,20 +187,25 @@ class RouteTable:
 
     # --- topics ---
 
-    def _take_topics(self, group: Group, topics: TopicConfigTable) -> tuple[str, ...]:
-        """Put every topic of a registration into the table; give a sentence for each refused."""
-        refused = []
+    def _take_topics(self, group: Group, topics: TopicConfigTable) -> Taken:
+        """Put every topic of a registration into the table."""
+        taken = Taken([], [])
         mappings = topics.topic_queue_mapping_info_map or {}
         for topic, config in topics.topic_config_table.items():
-            reason = self._put(topic, _queue_data(group.name, config))
+            is_new = topic not in self._topics
+            queues = _queue_data(group.name, config)
+            reason = self._put(topic, queues)
             if reason is None:
                 group.topics.add(topic)
                 self._take_mapping(group, topic, mappings.get(topic))
+                if is_new:
+                    counts = f"{queues.read_queue_count}/{queues.write_queue_count}"
+                    taken.new_topics.append(f"{topic} {counts} perm {queues.perm}")
             else:
                 sentence = f"broker {group.name} cannot have topic {shown(topic)}: {reason}"
                 _remember(self._refused, topic, sentence)
-                refused.append(sentence)
-        return tuple(refused)
+                taken.refused.append(sentence)
+        return taken
 
     def _put(self, topic: str, queues: QueueData) -> str | None:
         """Put one topic's queues at one broker into the table, or say why not."""
@@ -389,9 +403,9 @@ def _is_news(member: Member, topics: TopicConfigTable, *, is_first: bool) -> boo
     return not version.is_same(known) and not (is_partial and is_older)
 
 
-def _filter_servers(body: RegisterBrokerBody) -> tuple[str, ...]:
-    servers = body.filter_server_list[:FILTER_SERVERS_MAX]
-    return tuple(server for server in servers if name_fault("filter server", server) is None)
+def _filter_servers(servers: list[str]) -> tuple[str, ...]:
+    bounded = servers[:FILTER_SERVERS_MAX]
+    return tuple(server for server in bounded if name_fault("filter server", server) is None)
 
 
 def _queue_data(broker_name: str, config: TopicConfig) -> QueueData:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from orbitmq.errors import RequestFailed
+from orbitmq.errors import RequestFailed, StoreError
 from orbitmq.net.dispatch import Failures
 from orbitmq.net.later import Later
 from orbitmq.wire.codes import ResponseCode
@@ -29,6 +29,14 @@ WAITING_MAX = 1_000
 
 TIMEOUT_S = 10.0
 """Longer than any client waits (mqadmin: 5 s)."""
+
+
+def read_file(files: Files, path: Path) -> bytes | None:
+    """Give a file's contents, or None when there is none; raises StoreError when unreadable."""
+    try:
+        return files.read(path)
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}; mend or remove it") from None
 
 
 class Save(NamedTuple):

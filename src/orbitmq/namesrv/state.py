@@ -19,6 +19,9 @@ from orbitmq.world.clock import Clock
 
 logger = logging.getLogger("orbitmq.namesrv")
 
+SILENT = "silent"
+"""The reason of brokers that the scan removes."""
+
 
 class Savers:
     """The writers of a name server's two files."""
@@ -71,7 +74,7 @@ class State:
     def expire(self) -> None:
         """Remove brokers that were silent for too long, and close what is left of them."""
         departures = self.routes.expire(self.clock.monotonic_s())
-        self.report(departures, "silent")
+        self.report(departures, SILENT)
         owners = {owner for departure in departures for owner in departure.connections}
         for connection in [one for one in self._watched if one in owners]:
             if self.routes.owns_nothing(connection):
@@ -81,7 +84,8 @@ class State:
         """Count and log brokers that left."""
         for departure in departures:
             self._departures.add(reason)
-            logger.info(
+            logger.log(
+                logging.WARNING if reason == SILENT else logging.INFO,
                 "broker %s id %d at %s left: %s",
                 departure.group.name,
                 departure.member.broker_id,

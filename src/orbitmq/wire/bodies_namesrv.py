@@ -80,7 +80,7 @@ class RegisterBrokerBody(_Body, frozen=True, kw_only=True):
     topics: TopicConfigTable = msgspec.field(
         name="topicConfigSerializeWrapper", default_factory=TopicConfigTable
     )
-    filter_server_list: list[str] = []
+    filter_server_list: list[str] | None = None
 
 
 # --- routes ---
@@ -265,8 +265,8 @@ def _read_mappings(data: bytes, position: int) -> dict[str, Any] | None:
     return mappings
 
 
-def _read_texts(data: bytes) -> list[str]:
-    return read_json(data, list[str]) if data not in (b"", b"null") else []
+def _read_texts(data: bytes) -> list[str] | None:
+    return read_json(data, list[str]) if data not in (b"", b"null") else None
 
 
 def _count_at(data: bytes, position: int) -> tuple[int, int]:
