@@ -28,6 +28,7 @@ from orbitmq.net.connection import Connection
 from orbitmq.net.dispatch import Dispatcher
 from orbitmq.net.peer import Peer
 from orbitmq.net.server import Server
+from orbitmq.net.serving import dial_tls_from, limits_from, tls_from
 from orbitmq.net.turn import Turn
 from orbitmq.store.store import Store
 from orbitmq.wire.host import Host
@@ -93,12 +94,15 @@ class Broker:
             turn,
             read_frames=self._context.read_frames,
             registry=registry,
+            limits=limits_from(settings),
         )
 
     async def start(self) -> None:
         """Listen, register, and begin to keep house; returns when clients can find us."""
         settings = self._settings
-        port = await self._server.start(settings.bind_address, settings.listen_port)
+        port = await self._server.start(
+            settings.bind_address, settings.listen_port, tls_from(settings)
+        )
         host = Host(settings.broker_ip1 or reachable_address(settings.bind_address), port)
         self.address = str(host)
         self._context.set_store_host(host)
@@ -114,11 +118,17 @@ class Broker:
                 ha_address=str(Host(host.ip, port + 1)),
             ),
             self._context.topics.snapshot,
-            [Peer(address, self._turn) for address in _addresses(settings.namesrv_addr)],
+            self._name_servers(),
         )
         self._context.topics.on_change = registration.note_change
         await registration.register()
         self._begin_routines(registration)
+
+    def _name_servers(self) -> list[Peer]:
+        settings = self._settings
+        addresses = map(str.strip, settings.namesrv_addr.split(";"))
+        tls = dial_tls_from(settings)
+        return [Peer(address, self._turn, tls=tls) for address in addresses if address]
 
     async def stop(self) -> None:
         """Stop serving, say goodbye, save everything, close; also after a failed start."""
@@ -179,7 +189,3 @@ async def _every(period_s: float, action: Callable[[], Awaitable[None]]) -> None
             await action()
         except (MQError, OSError) as error:
             log.error("%s", error)
-
-
-def _addresses(namesrv_addr: str) -> list[str]:
-    return [address.strip() for address in namesrv_addr.split(";") if address.strip()]

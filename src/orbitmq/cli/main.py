@@ -13,8 +13,8 @@ from orbitmq.cli import namesrv, up, version
 NOUNS = (up, namesrv, version)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; give its exit code."""
+def make_parser() -> argparse.ArgumentParser:
+    """Give the parser of the whole command line."""
     parser = argparse.ArgumentParser(
         prog="orbitmq",
         description="A message broker that speaks Apache RocketMQ's protocol and keeps its files.",
@@ -22,7 +22,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     for noun in NOUNS:
         noun.add_parser(subparsers)
-    parsed = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; give its exit code."""
+    parsed = make_parser().parse_args(arguments)
     exit_code: int = parsed.run(parsed)
     return exit_code
 

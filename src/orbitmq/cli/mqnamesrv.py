@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    parsed, rest = _parser().parse_known_args(arguments)
+    parsed, rest = make_parser().parse_known_args(arguments)
     overrides = _read_overrides(rest)
     load_settings(NamesrvSettings, {}, overrides, strict=True)  # rule 3
     files = SystemFiles()
@@ -87,7 +87,8 @@ class _Service(NamesrvService):
         return BOOT_LINE
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Give the parser of the command line."""
     parser = _Parser(
         prog=COMMAND,
         description="Run a name server. Any setting can be given as --key value.",

@@ -23,7 +23,13 @@ from orbitmq.cli.process import (
     serve,
     show_address,
 )
-from orbitmq.config import BrokerSettings, load_settings, render_properties
+from orbitmq.config import (
+    BrokerSettings,
+    ServerSettings,
+    as_properties,
+    load_settings,
+    render_properties,
+)
 from orbitmq.metrics import Registry
 from orbitmq.namesrv.namesrv import NameServer
 from orbitmq.net.turn import Turn
@@ -117,7 +123,7 @@ class UpService:
         self._folder = data_folder
         self._turn = turn
         self._registry = registry
-        overrides = {"bindAddress": settings.bind_address, "listenPort": str(namesrv_port)}
+        overrides = as_properties(settings, ServerSettings) | {"listenPort": str(namesrv_port)}
         start = load_start(SystemFiles(), data_folder / FOLDER_NAME, {}, overrides)
         start.log_notes()
         self._namesrv = NameServer(start.settings, start.folder, turn=turn, registry=registry)

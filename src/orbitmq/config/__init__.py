@@ -10,10 +10,12 @@ from collections.abc import Mapping
 from orbitmq.config.broker import BrokerSettings
 from orbitmq.config.namesrv import NamesrvSettings
 from orbitmq.config.properties import parse_properties, write_properties
+from orbitmq.config.server import ServerSettings
 from orbitmq.config.settings import (
     Fact,
     NoEffect,
     Settings,
+    as_properties,
     change_settings,
     fact,
     facts_of,
@@ -34,7 +36,9 @@ __all__ = [
     "Fact",
     "NamesrvSettings",
     "NoEffect",
+    "ServerSettings",
     "Settings",
+    "as_properties",
     "change_settings",
     "fact",
     "facts_of",

@@ -8,12 +8,13 @@ from typing import Annotated
 
 import msgspec
 
-from orbitmq.config.settings import Settings, fact
+from orbitmq.config.server import ServerSettings
+from orbitmq.config.settings import fact
 
 _MIB = 1_048_576
 
 
-class BrokerSettings(Settings, frozen=True, kw_only=True):
+class BrokerSettings(ServerSettings, frozen=True, kw_only=True):
     """What a broker obeys."""
 
     # --- who it is ---
@@ -41,10 +42,6 @@ class BrokerSettings(Settings, frozen=True, kw_only=True):
     ] = 30_000
 
     # --- where it listens ---
-    bind_address: Annotated[
-        str,
-        fact("The address to listen on; 0.0.0.0 is every IPv4 address.", original="0.0.0.0"),  # noqa: S104 - names the original's default, binds nothing
-    ] = "127.0.0.1"
     listen_port: Annotated[
         int, fact("The port to listen on; 0 takes any free one.", least=0, most=65_535)
     ] = 10_911

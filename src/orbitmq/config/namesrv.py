@@ -6,11 +6,10 @@ original takes as Java system properties (`-Dtls.server.mode=...`).
 """
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
-import msgspec
-
-from orbitmq.config.settings import NoEffect, Settings, fact
+from orbitmq.config.server import ServerSettings
+from orbitmq.config.settings import NoEffect, fact
 
 _THREADS = "one event loop handles all requests; there is no pool of threads to size"
 _BUFFERS = "the operating system sizes socket buffers by itself"
@@ -21,7 +20,7 @@ _STOP = "a stop answers what is under way and closes; it waits for nothing else"
 _CALLS = "the name server sends no requests to its clients"
 
 
-class NamesrvSettings(Settings, frozen=True, kw_only=True):
+class NamesrvSettings(ServerSettings, frozen=True, kw_only=True):
     """What a name server obeys, and what it accepts without effect."""
 
     without_effect: ClassVar[Mapping[str, NoEffect]] = {
@@ -66,21 +65,9 @@ class NamesrvSettings(Settings, frozen=True, kw_only=True):
     }
 
     # --- where it listens ---
-    bind_address: Annotated[
-        str,
-        fact("The address to listen on; 0.0.0.0 is every IPv4 address.", original="0.0.0.0"),  # noqa: S104 - names the original's default, binds nothing
-    ] = "127.0.0.1"
     listen_port: Annotated[
         int, fact("The port to listen on; 0 takes any free one.", least=0, most=65_535)
     ] = 9876
-    server_channel_max_idle_time_seconds: Annotated[
-        int,
-        fact("Close a connection without a byte for so long.", unit="s", least=1, most=86_400),
-    ] = 120
-    connections_max: Annotated[
-        int,
-        fact("Accept so many connections at one time.", least=1, most=1_000_000, original="-"),
-    ] = 10_000
 
     # --- routes ---
     scan_not_active_broker_interval: Annotated[
@@ -160,24 +147,3 @@ class NamesrvSettings(Settings, frozen=True, kw_only=True):
         bool,
         fact("Tell brokers the queue plans of ordered topics when they register.", changeable=True),
     ] = True
-
-    # --- TLS ---
-    tls_server_mode: Annotated[
-        Literal["disabled", "permissive", "enforcing"],
-        fact("Refuse, allow or demand TLS on the same port; without a certificate it is plain."),
-    ] = msgspec.field(name="tls.server.mode", default="permissive")
-    tls_server_cert_path: Annotated[str, fact("The file with the certificate chain (PEM).")] = (
-        msgspec.field(name="tls.server.certPath", default="")
-    )
-    tls_server_key_path: Annotated[str, fact("The file with the private key (PEM).")] = (
-        msgspec.field(name="tls.server.keyPath", default="")
-    )
-    tls_server_key_password: Annotated[
-        str, fact("The password of the private key.", secret=True)
-    ] = msgspec.field(name="tls.server.keyPassword", default="")
-    tls_server_trust_cert_path: Annotated[
-        str, fact("The file with the certificates that clients' certificates must come from.")
-    ] = msgspec.field(name="tls.server.trustCertPath", default="")
-    tls_server_need_client_auth: Annotated[
-        Literal["none", "optional", "require"], fact("Whether clients must show a certificate.")
-    ] = msgspec.field(name="tls.server.need.client.auth", default="none")

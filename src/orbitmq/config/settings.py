@@ -190,6 +190,11 @@ def render_properties(settings: Settings) -> str:
     return write_properties(dict(sorted(table.items())))
 
 
+def as_properties(settings: Settings, settings_type: type[Settings]) -> dict[str, str]:
+    """Give the values of those settings that `settings_type` has, too, secrets included."""
+    return {one.key: _text(getattr(settings, one.name)) for one in facts_of(settings_type)}
+
+
 def _notes_on_unknown(settings_type: type[Settings], unknown: list[str]) -> list[str]:
     known = [one.key for one in facts_of(settings_type)] + list(settings_type.without_effect)
     notes = [_note_on_unknown(key, known) for key in unknown[:SUGGESTION_COUNT_MAX]]

@@ -27,12 +27,11 @@ from orbitmq.namesrv.routes import RouteTable
 from orbitmq.namesrv.saving import Saver
 from orbitmq.namesrv.state import Savers, State
 from orbitmq.net.dispatch import Dispatcher, Failures
-from orbitmq.net.limits import Limits
 from orbitmq.net.server import Server
+from orbitmq.net.serving import limits_from, tls_from
 from orbitmq.net.turn import Turn
 from orbitmq.world.clock import Clock, SystemClock
 from orbitmq.world.files import Files, FolderLock, SystemFiles
-from orbitmq.world.tls import ClientAuth, TlsMode, TlsSettings
 
 logger = logging.getLogger("orbitmq.namesrv")
 
@@ -88,14 +87,11 @@ class NameServer:
             Dispatcher(handlers_of(state), self._registry),
             self._turn,
             registry=self._registry,
-            limits=Limits(
-                connections_max=settings.connections_max,
-                idle_s=float(settings.server_channel_max_idle_time_seconds),
-            ),
+            limits=limits_from(settings),
         )
         bound_host = settings.bind_address if host is None else host
         bound_port = await self._server.start(
-            bound_host, settings.listen_port if port is None else port, _tls(settings)
+            bound_host, settings.listen_port if port is None else port, tls_from(settings)
         )
         self.settings = state.settings.now = msgspec.structs.replace(  # what is shown is what is
             settings, bind_address=bound_host, listen_port=bound_port
@@ -172,14 +168,3 @@ class Timer:
             self._call()
         except Exception:
             logger.exception("periodic work of the name server failed; it goes on")
-
-
-def _tls(settings: NamesrvSettings) -> TlsSettings:
-    return TlsSettings(
-        mode=TlsMode(settings.tls_server_mode),
-        cert_path=settings.tls_server_cert_path or None,
-        key_path=settings.tls_server_key_path or None,
-        key_password=settings.tls_server_key_password or None,
-        trust_cert_path=settings.tls_server_trust_cert_path or None,
-        client_auth=ClientAuth(settings.tls_server_need_client_auth),
-    )

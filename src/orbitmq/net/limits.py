@@ -59,8 +59,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Requests of ours that one peer has not answered yet."""
 
     def sweep_s(self) -> float:
-        """How often time limits are looked at: late by a tenth at most, and never more than 1 s."""
+        """How often time limits are looked at: late by a fifth at most, and never more than 1 s."""
         shortest = min(
             self.first_frame_s, self.begun_frame_s, self.idle_s, self.blocked_s, self.linger_s
         )
-        return max(0.005, min(1.0, shortest / 10))
+        return max(0.005, min(1.0, shortest / 5))

@@ -32,6 +32,9 @@ logger = logging.getLogger(__name__)
 Parts = list[bytes | memoryview]
 """An encoded frame, in pieces."""
 
+COPY_BELOW_BYTES = 4_096
+"""Pieces smaller than this on average are joined: copying them costs less than a vector write."""
+
 
 class Stream(asyncio.Protocol):
     """The bytes of one connection, accepted or dialled."""
@@ -109,8 +112,13 @@ class Stream(asyncio.Protocol):
 
     def send_parts(self, parts: Sequence[bytes | memoryview]) -> None:
         """Queue an encoded frame that comes in pieces."""
-        for part in parts:
-            self.send(part)
+        if self.closed:
+            return
+        self._out += parts
+        self._out_bytes += sum(map(len, parts))
+        if not self._is_touched and parts:
+            self._is_touched = True
+            self._turn.touch(self)
 
     def write_turn(self) -> None:
         """Give all queued output to the socket at once (called by the Turn)."""
@@ -140,6 +148,8 @@ class Stream(asyncio.Protocol):
             transport.write(self._tls.seal(out))
         elif len(out) == 1:
             transport.write(out[0])
+        elif size < len(out) * COPY_BELOW_BYTES:
+            transport.write(b"".join(out))
         else:
             transport.writelines(out)
         self.measure()
@@ -159,15 +169,18 @@ class Stream(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Handle one read (called by the transport)."""
+        if self.closed:
+            return
         self._pace.moves += 1
         self.traffic.received.value += len(data)
         if self._is_first_read:
             self._is_first_read = False
-            self._choose_tls(data[0])
+            refusal = self._choose_tls(data[0])
+            if refusal is not None:
+                self.close(refusal)
+                return
         if self._tls is not None:
             data = self._open_sealed(self._tls, data)
-        if self.closed:
-            return
         if self._is_halted:
             self._backlog += data
         elif data:
@@ -241,15 +254,16 @@ class Stream(asyncio.Protocol):
     def check(self, now_s: float) -> None:
         """End the connection if it is over one of its time limits (called by the Watch)."""
         if self.closed:
-            if now_s - self._closed_s > self.limits.linger_s:
+            if not self._is_lost and now_s - self._closed_s > self.limits.linger_s:
                 self._transport.abort()
             return
-        self.measure()
-        sealed_bytes = self._tls.held_bytes if self._tls is not None else 0
+        if self.held_bytes:  # what grows is measured when it grows; only draining goes unnoticed
+            self.measure()
+        is_inside_record = self._tls is not None and self._tls.is_inside_record
         reason = self._pace.overdue(
             now_s,
             self.limits,
-            has_begun_frame=self._begun_bytes() + sealed_bytes > 0,
+            has_begun_frame=self._begun_bytes() > 0 or is_inside_record,
             is_undrained=self._is_undrained,
         )
         if reason is not None and self._is_undrained:
@@ -261,14 +275,15 @@ class Stream(asyncio.Protocol):
 
     # --- TLS ---
 
-    def _choose_tls(self, first_byte: int) -> None:
+    def _choose_tls(self, first_byte: int) -> str | None:
+        """Speak TLS if the peer does; give the reason if that, or plain, is not to be had here."""
         tls = self._server_tls
         if first_byte == HANDSHAKE_BYTE:
             self._tls = tls.pipe() if tls is not None else None
-            if self._tls is None:
-                self.close("tls-unavailable")
-        elif tls is not None and tls.mode is TlsMode.ENFORCING:
-            self.close("tls-required")
+            return "tls-unavailable" if self._tls is None else None
+        if tls is not None and tls.mode is TlsMode.ENFORCING:
+            return "tls-required"
+        return None
 
     async def start_tls(self, pipe: TlsPipe) -> None:
         """Shake hands as the client; raises ConnectionClosed when that fails."""

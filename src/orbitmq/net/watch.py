@@ -22,6 +22,9 @@ from orbitmq.net.traffic import Traffic
 if TYPE_CHECKING:
     from orbitmq.net.connection import Connection
 
+SWEEP_SLICE = 1_000
+"""Connections looked at in one turn: a millisecond or two."""
+
 
 class Watch:
     """The shared state of one server's connections, or of one dialled connection."""
@@ -37,7 +40,7 @@ class Watch:
         self.connections_max = limits.connections_max
         self.held_bytes = 0
         self.connections: set[Connection] = set()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
         self._sweep_s = limits.sweep_s()
         self._empty: asyncio.Event = asyncio.Event()
         self._empty.set()
@@ -95,11 +98,17 @@ class Watch:
             self._timer = None
 
     def _sweep(self) -> None:
+        self._sweep_slice(list(self.connections))
+
+    def _sweep_slice(self, left: "list[Connection]") -> None:
         self._timer = None
         now_s = self.loop.time()
-        for connection in list(self.connections):
+        for connection in left[:SWEEP_SLICE]:
             connection.check(now_s)
-        if self.connections and self._timer is None:
+        del left[:SWEEP_SLICE]
+        if left:
+            self._timer = self.loop.call_soon(self._sweep_slice, left)
+        elif self.connections:
             self._arm()
 
     def _shed(self) -> None:

@@ -281,11 +281,8 @@ class TlsPipe:
         )
         self.is_ready = False
         self.is_ended = False
-
-    @property
-    def held_bytes(self) -> int:
-        """How many bytes of an unfinished record are held."""
-        return self._incoming.pending
+        self.is_inside_record = False
+        """Whether the last bytes opened nothing: they were a piece of a record."""
 
     def feed(self, sealed: bytes) -> bytes:
         """Take bytes from the peer and give what they contain; with none, begin a handshake.
@@ -309,6 +306,7 @@ class TlsPipe:
         except ssl.SSLError as error:
             reason = "tls-record" if self.is_ready else "tls-handshake"
             raise RemoteProtocolError(reason, _cause(error)) from None
+        self.is_inside_record = not opened
         return opened[0] if len(opened) == 1 else b"".join(opened)
 
     def seal(self, parts: Sequence[bytes | memoryview]) -> bytes:

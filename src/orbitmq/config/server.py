@@ -1,0 +1,49 @@
+"""The settings that every listening process has: where, for whom, and TLS.
+
+In and out: see `settings`. Keys with dots are those that the original takes as Java system
+properties (`-Dtls.server.mode=...`). `net.serving` turns them into limits and TLS of a server.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from orbitmq.config.settings import Settings, fact
+
+
+class ServerSettings(Settings, frozen=True, kw_only=True):
+    """What a listening process obeys."""
+
+    bind_address: Annotated[
+        str,
+        fact("The address to listen on; 0.0.0.0 is every IPv4 address.", original="0.0.0.0"),  # noqa: S104 - names the original's default, binds nothing
+    ] = "127.0.0.1"
+    server_channel_max_idle_time_seconds: Annotated[
+        int,
+        fact("Close a connection without a byte for so long.", unit="s", least=1, most=86_400),
+    ] = 120
+    connections_max: Annotated[
+        int,
+        fact("Accept so many connections at one time.", least=1, most=1_000_000, original="-"),
+    ] = 10_000
+
+    # --- TLS ---
+    tls_server_mode: Annotated[
+        Literal["disabled", "permissive", "enforcing"],
+        fact("Refuse, allow or demand TLS on the same port; without a certificate it is plain."),
+    ] = msgspec.field(name="tls.server.mode", default="permissive")
+    tls_server_cert_path: Annotated[str, fact("The file with the certificate chain (PEM).")] = (
+        msgspec.field(name="tls.server.certPath", default="")
+    )
+    tls_server_key_path: Annotated[str, fact("The file with the private key (PEM).")] = (
+        msgspec.field(name="tls.server.keyPath", default="")
+    )
+    tls_server_key_password: Annotated[
+        str, fact("The password of the private key.", secret=True)
+    ] = msgspec.field(name="tls.server.keyPassword", default="")
+    tls_server_trust_cert_path: Annotated[
+        str, fact("The file with the certificates that clients' certificates must come from.")
+    ] = msgspec.field(name="tls.server.trustCertPath", default="")
+    tls_server_need_client_auth: Annotated[
+        Literal["none", "optional", "require"], fact("Whether clients must show a certificate.")
+    ] = msgspec.field(name="tls.server.need.client.auth", default="none")

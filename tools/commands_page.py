@@ -1,0 +1,58 @@
+"""Make docs/reference/commands.md from the commands' own help texts.
+
+In: the argument parsers of `orbitmq`. Out: the page, or with --check exit code 1 when it is out of
+date. Every command has a heading; its text is what `--help` prints.
+
+    python tools/commands_page.py [--check]
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from orbitmq.cli.main import make_parser
+from orbitmq.cli.mqnamesrv import make_parser as make_mqnamesrv_parser
+
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "commands.md"
+HEAD = """\
+# Commands
+
+Made by `tools/commands_page.py` from the commands' own `--help`; do not edit.
+A serving command prints one line on standard output when it is ready, logs to standard error, stops
+cleanly on SIGTERM or SIGINT (exit code 0) and at once on a second signal. Exit code 1 means that it
+could not do its work, 2 that its command line or settings are wrong.
+"""
+
+
+def render_page() -> str:
+    """Give the whole page."""
+    os.environ["COLUMNS"] = "100"  # help texts wrap at the same place everywhere
+    return HEAD + "".join(f"\n## {name}\n\n```\n{text}```\n" for name, text in help_texts())
+
+
+def help_texts() -> Iterator[tuple[str, str]]:
+    """Give each command and what its --help prints."""
+    parser = make_parser()
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public way to list commands
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
+            for name, command in action.choices.items():
+                yield f"orbitmq {name}", command.format_help()
+    yield "mqnamesrv", make_mqnamesrv_parser().format_help()
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or check it."""
+    page = render_page()
+    if "--check" in arguments:
+        is_current = PAGE.exists() and PAGE.read_text() == page
+        if not is_current:
+            sys.stderr.write(f"{PAGE.name} is out of date: run python tools/commands_page.py\n")
+        return 0 if is_current else 1
+    PAGE.write_text(page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
