@@ -38,8 +38,11 @@ def judged_original() -> str | None:
 
 
 @contextmanager
-def system_under_test(data_dir: Path) -> Iterator[System]:
-    """A name server and a broker; stopped by SIGTERM, which must end with exit code 0."""
+def system_under_test(data_dir: Path, *options: str) -> Iterator[System]:
+    """A name server and a broker; stopped by SIGTERM, which must end with exit code 0.
+
+    `options` are for OrbitMQ only.
+    """
     version = judged_original()
     if version is not None:
         with original_broker(version) as original:
@@ -47,7 +50,7 @@ def system_under_test(data_dir: Path) -> Iterator[System]:
         return
     command = [sys.executable, "-m", "orbitmq", "up", "--data-dir", str(data_dir)]
     command += ["--host", "127.0.0.1", "--namesrv-port", "0"]
-    command += ["--broker-port", "0", "--dashboard-port", "0"]
+    command += ["--broker-port", "0", "--dashboard-port", "0", *options]
     with running(command) as ready:
         yield System(ready["namesrv"], ready["broker"])
 

@@ -273,12 +273,16 @@ def _java(
         return _run(command, limit_s=limit_s, env=env, cwd=Path(home), stdin=stdin)
 
 
-def java_probe(version: str, *args: str, binary: bool = False, limit_s: float = 180) -> list[Line]:
+def java_probe(
+    version: str, *args: str, binary: bool = False, tls: bool = False, limit_s: float = 180
+) -> list[Line]:
     """Run commands of `java/Probe.java` (separated by "--") with the client of `version`.
 
-    With `binary` the client writes its headers in the ROCKETMQ form instead of JSON.
+    With `binary` the client writes its headers in the ROCKETMQ form instead of JSON, with `tls` it
+    speaks TLS.
     """
     flags = ["-Drocketmq.serialize.type=ROCKETMQ"] if binary else []
+    flags += ["-Dtls.enable=true"] if tls else []
     return _lines(_java(version, "Probe", args, flags=flags, limit_s=limit_s))
 
 
