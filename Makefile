@@ -56,6 +56,8 @@ fuzz: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(BIN)/python tools/behaviours_page.py
 	$(BIN)/python tools/settings_page.py
+	$(BIN)/python tools/commands_page.py
+	$(BIN)/python tools/metrics_page.py
 
 demo:
 	@echo "make demo: the order stream into Spark does not exist yet; it comes with the Spark pipeline." >&2; exit 1

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
+
 from tests.foreign.judged import System, system_under_test
 
 

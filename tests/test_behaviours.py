@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 import pytest
+
 from tools.behaviours_page import (
     CATALOGUE_PATH,
     PAGE_PATH,

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+
 from benchmarks import __main__ as programme
 from benchmarks import in_process, loads, servers
 from benchmarks.loads import Figures, Generator, LoadFailed, build_generator, read_figures

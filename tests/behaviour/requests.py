@@ -2,10 +2,9 @@
 
 import json
 
-from tests.wire_client import WireClient
-
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import JSON
+from tests.wire_client import WireClient
 
 SEND = 310
 PULL = 11

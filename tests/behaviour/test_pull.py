@@ -4,12 +4,12 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from tests.behaviour.requests import fill, heartbeat_body, pull_request, send_request
-from tests.foreign.judged import System
-from tests.wire_client import WireClient
 
 from orbitmq.wire.command import Command
 from orbitmq.wire.record import scan_records
+from tests.behaviour.requests import fill, heartbeat_body, pull_request, send_request
+from tests.foreign.judged import System
+from tests.wire_client import WireClient
 
 Fresh = Callable[[str], str]
 WAITS = {"sysFlag": 6, "suspendTimeoutMillis": 15_000}

@@ -3,15 +3,15 @@
 from collections.abc import Callable
 
 import pytest
-from tests.behaviour.requests import fill, pull_request, send_request
-from tests.foreign.judged import System
-from tests.wire_client import WireClient
 
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import BINARY, JSON
 from orbitmq.wire.message_id import decode_offset_id
 from orbitmq.wire.properties import parse_properties
 from orbitmq.wire.record import scan_records
+from tests.behaviour.requests import fill, pull_request, send_request
+from tests.foreign.judged import System
+from tests.wire_client import WireClient
 
 Fresh = Callable[[str], str]
 

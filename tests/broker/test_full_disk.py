@@ -4,9 +4,6 @@ import asyncio
 import re
 from pathlib import Path
 
-from tests.behaviour.requests import pull_request, send_request
-from tests.store.refusing import RefusingFiles
-
 from orbitmq.broker.broker import Broker
 from orbitmq.config import BrokerSettings
 from orbitmq.metrics import Registry
@@ -15,6 +12,8 @@ from orbitmq.net.turn import Turn
 from orbitmq.wire.frame import BINARY
 from orbitmq.wire.record import scan_records
 from orbitmq.world.net import run
+from tests.behaviour.requests import pull_request, send_request
+from tests.store.refusing import RefusingFiles
 
 LIMIT_S = 10.0
 

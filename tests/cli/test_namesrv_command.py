@@ -7,13 +7,13 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+
+from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.command import Command
 from tests.cli.commands import Running, run_command
 from tests.namesrv.registering import body, topic
 from tests.namesrv.serving import register_request
 from tests.wire_client import WireClient
-
-from orbitmq.wire.codes import RequestCode
-from orbitmq.wire.command import Command
 
 ORBITMQ = "orbitmq"
 MQNAMESRV = "orbitmq.cli.mqnamesrv"

@@ -3,10 +3,10 @@
 import logging
 
 import pytest
-from tests.namesrv.registering import HandClock
 
 from orbitmq.cli.process import LineLimit, read_overrides, show_address
 from orbitmq.errors import SettingError
+from tests.namesrv.registering import HandClock
 
 
 def line(text: str) -> logging.LogRecord:

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.behaviour.requests import fill, heartbeat_body, pull_request, send_request
-from tests.wire_client import WireClient
 
 from orbitmq.wire.record import scan_records
+from tests.behaviour.requests import fill, heartbeat_body, pull_request, send_request
+from tests.wire_client import WireClient
 
 READY = re.compile(
     r"ready namesrv=(?P<namesrv>127\.0\.0\.1:\d+) broker=(?P<broker>127\.0\.0\.1:\d+) dashboard=-\n"
@@ -164,8 +164,9 @@ def test_metrics_are_shown_on_their_port(tmp_path: Path) -> None:
     samples = dict(
         line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#")
     )
-    assert float(samples["orbitmq_store_writes_total"]) >= 1
-    assert float(samples["orbitmq_store_write_bytes_total"]) > 50 * 91
+    assert float(samples["orbitmq_store_messages_total"]) == len(BODIES)
+    assert 1 <= float(samples["orbitmq_store_write_bytes_count"]) <= len(BODIES)
+    assert float(samples["orbitmq_store_write_bytes_sum"]) > len(BODIES) * 91
 
 
 def scrape(address: str) -> str:

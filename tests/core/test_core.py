@@ -8,6 +8,12 @@ from types import ModuleType
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from orbitmq.core import CoreState, PullStatus, ReadResult, Subscription
+from orbitmq.wire.command import Command, decode_command, encode_command
+from orbitmq.wire.frame import BINARY, FrameDecoder
+from orbitmq.wire.java import string_hash
+from orbitmq.wire.record import BLANK_MAGIC, decode_record, scan_records
 from tests.core.hot import (
     BORN,
     IMPLEMENTATIONS,
@@ -19,12 +25,6 @@ from tests.core.hot import (
     pull_frame,
     send_frame,
 )
-
-from orbitmq.core import CoreState, PullStatus, ReadResult, Subscription
-from orbitmq.wire.command import Command, decode_command, encode_command
-from orbitmq.wire.frame import BINARY, FrameDecoder
-from orbitmq.wire.java import string_hash
-from orbitmq.wire.record import BLANK_MAGIC, decode_record, scan_records
 
 HEARTBEAT = encode_command(Command(34, opaque=9, body=b"{}"))
 

@@ -5,9 +5,9 @@ date, and for a setting that a reader could not understand.
 """
 
 import pytest
-from tools import settings_page
 
 from orbitmq.config import SETTINGS_BY_PROCESS, Settings, facts_of
+from tools import settings_page
 
 PROCESSES = list(SETTINGS_BY_PROCESS.values())
 

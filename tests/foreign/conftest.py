@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
+
 from tests.foreign.judged import System, system_under_test
 
 # The first run fetches jars and builds programs; after that a test takes seconds.

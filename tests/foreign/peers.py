@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.foreign.asking import await_broker
 from tests.foreign.running import TAIL_CHARS, ProgramFailed, running
 

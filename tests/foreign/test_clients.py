@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
 from tests.foreign.accounts import assert_accounted, assert_all_accepted, events
 from tests.foreign.judged import System
 from tests.foreign.peers import Line, go_probe, java_probe

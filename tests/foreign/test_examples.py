@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from tests.foreign.judged import System
 from tests.foreign.peers import require_tool
 

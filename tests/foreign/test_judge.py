@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.foreign.accounts import assert_accounted, assert_all_accepted
 from tests.foreign.judged import judged_original
 from tests.foreign.peers import Line, require_tool

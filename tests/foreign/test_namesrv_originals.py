@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pytest
+
 from tests.foreign.accounts import assert_accounted, assert_all_accepted, events
 from tests.foreign.admin_steps import (
     CHANGING_STEPS,

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from tests.foreign.judged import system_under_test
 from tests.foreign.peers import java_probe
 from tests.foreign.test_clients import assert_round_trip, round_trip

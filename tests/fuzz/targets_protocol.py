@@ -9,9 +9,6 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
-from tests.fuzz.running import SEED_SIZE_MAX, Target
-from tests.golden.frames import all_recorded
-from tests.wire.strategies import BODY_TYPES
 
 from orbitmq.errors import RemoteProtocolError
 from orbitmq.wire import headers_client, headers_namesrv
@@ -27,6 +24,9 @@ from orbitmq.wire.fastjson import read_json, write_json
 from orbitmq.wire.fields import Header, read_header, write_header
 from orbitmq.wire.frame import BINARY, JSON, Frame, FrameDecoder, cut_frame
 from orbitmq.wire.headers_client import read_send, write_send
+from tests.fuzz.running import SEED_SIZE_MAX, Target
+from tests.golden.frames import all_recorded
+from tests.wire.strategies import BODY_TYPES
 
 T = TypeVar("T")
 P = ParamSpec("P")

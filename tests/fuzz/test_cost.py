@@ -14,7 +14,6 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from tests.fuzz.running import Target
 
 from orbitmq.errors import RemoteProtocolError
 from orbitmq.wire.bodies_client import read_heartbeat
@@ -24,6 +23,7 @@ from orbitmq.wire.fastjson import read_json
 from orbitmq.wire.fields import read_header
 from orbitmq.wire.frame import BINARY, JSON, Frame, FrameDecoder, encode_frame
 from orbitmq.wire.headers_namesrv import UnregisterBroker
+from tests.fuzz.running import Target
 
 RATIO_MAX = 2.5
 """Input twice as long may take this much more (T1)."""

@@ -13,11 +13,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.fuzz.running import EDITS, SEED_SIZE_MAX, mutate, run_target
-from tests.golden.frames import all_recorded
 
 from orbitmq.errors import RemoteProtocolError
 from orbitmq.wire.frame import FrameDecoder
+from tests.fuzz.running import EDITS, SEED_SIZE_MAX, mutate, run_target
+from tests.golden.frames import all_recorded
 
 EXAMPLES = int(os.environ.get("ORBITMQ_FUZZ_EXAMPLES", "300"))
 

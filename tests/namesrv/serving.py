@@ -10,9 +10,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.namesrv.registering import TWO, HandClock, body, header
-from tests.net.running import Client, connected, nothing_left, open_descriptors
-
 from orbitmq.config import load_settings
 from orbitmq.config.namesrv import NamesrvSettings
 from orbitmq.metrics import Registry
@@ -25,6 +22,8 @@ from orbitmq.wire.command import Command
 from orbitmq.wire.fields import write_header
 from orbitmq.wire.headers_namesrv import RegisterBroker
 from orbitmq.world.files import Files
+from tests.namesrv.registering import TWO, HandClock, body, header
+from tests.net.running import Client, connected, nothing_left, open_descriptors
 
 HOST = "127.0.0.1"
 LOCAL = f"{HOST}:10911"

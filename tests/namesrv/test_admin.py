@@ -7,10 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.namesrv.conftest import Run
-from tests.namesrv.registering import body, topic
-from tests.namesrv.serving import ask, connected, name_server, register
-from tests.net.running import until
 
 from orbitmq.config import parse_properties
 from orbitmq.errors import DiskFull
@@ -18,6 +14,10 @@ from orbitmq.namesrv import saving
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import FLAG_ONEWAY, Command
 from orbitmq.world.files import SystemFiles
+from tests.namesrv.conftest import Run
+from tests.namesrv.registering import body, topic
+from tests.namesrv.serving import ask, connected, name_server, register
+from tests.net.running import until
 
 PUT, GET = RequestCode.PUT_KV_CONFIG, RequestCode.GET_KV_CONFIG
 DELETE, LIST = RequestCode.DELETE_KV_CONFIG, RequestCode.GET_KVLIST_BY_NAMESPACE

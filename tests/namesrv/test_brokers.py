@@ -7,6 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from orbitmq.namesrv.namesrv import Timer
+from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.command import FLAG_ONEWAY
+from orbitmq.wire.fields import write_header
+from orbitmq.wire.headers_namesrv import RegisterBroker
 from tests.namesrv.conftest import Run
 from tests.namesrv.registering import SLAVE, TWO, body, header, topic, version
 from tests.namesrv.serving import (
@@ -19,12 +25,6 @@ from tests.namesrv.serving import (
     register_request,
 )
 from tests.net.running import until
-
-from orbitmq.namesrv.namesrv import Timer
-from orbitmq.wire.codes import RequestCode
-from orbitmq.wire.command import FLAG_ONEWAY
-from orbitmq.wire.fields import write_header
-from orbitmq.wire.headers_namesrv import RegisterBroker
 
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 PLAN: dict[str, Any] = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T1", "value": "broker-a:4"}

@@ -11,11 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.golden.frames import FOLDER, Recorded, captures, recorded
-from tests.namesrv.conftest import Run
-from tests.namesrv.registering import topic
-from tests.namesrv.serving import Site, connected, name_server, register_request
-from tests.net.running import Client
 
 from orbitmq.namesrv.handlers import HANDLERS
 from orbitmq.wire.bodies_namesrv import (
@@ -32,6 +27,11 @@ from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.fastjson import read_json, write_json
 from orbitmq.wire.headers_namesrv import RegisterBroker
+from tests.golden.frames import FOLDER, Recorded, captures, recorded
+from tests.namesrv.conftest import Run
+from tests.namesrv.registering import topic
+from tests.namesrv.serving import Site, connected, name_server, register_request
+from tests.net.running import Client
 
 NAMESRV_PORTS = (9876, 9976)
 BODY_TYPES: dict[int, type] = {

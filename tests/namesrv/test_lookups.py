@@ -5,9 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.namesrv.conftest import Run
-from tests.namesrv.registering import body, header, topic, version
-from tests.namesrv.serving import LOCAL, ask, connected, name_server, register
 
 from orbitmq.namesrv.handlers import HANDLERS
 from orbitmq.wire.bodies_namesrv import TopicRoute
@@ -15,6 +12,9 @@ from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.fastjson import read_json
 from orbitmq.wire.frame import BINARY
+from tests.namesrv.conftest import Run
+from tests.namesrv.registering import body, header, topic, version
+from tests.namesrv.serving import LOCAL, ask, connected, name_server, register
 
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 PLAN: dict[str, Any] = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T1", "value": "broker-a:4"}

@@ -1,6 +1,11 @@
 """To whom a broker's entry belongs: strangers neither take nor remove it, its broker comes back."""
 
 import pytest
+
+from orbitmq.errors import RequestFailed
+from orbitmq.namesrv.members import CONNECTIONS_PER_MEMBER_MAX, Origin
+from orbitmq.namesrv.routes import RouteTable
+from orbitmq.wire.codes import ResponseCode
 from tests.namesrv.registering import (
     MASTER,
     OTHER,
@@ -14,11 +19,6 @@ from tests.namesrv.registering import (
     unregister,
     version,
 )
-
-from orbitmq.errors import RequestFailed
-from orbitmq.namesrv.members import CONNECTIONS_PER_MEMBER_MAX, Origin
-from orbitmq.namesrv.routes import RouteTable
-from orbitmq.wire.codes import ResponseCode
 
 EVIL = header(address="10.6.6.6:10911")
 

@@ -2,6 +2,11 @@
 
 import msgspec
 import pytest
+
+from orbitmq.errors import RequestFailed
+from orbitmq.namesrv.admission import RouteLimits
+from orbitmq.namesrv.routes import Registration, RouteTable
+from orbitmq.wire.bodies_namesrv import DataVersion, QueueData, TopicConfig, TopicRoute
 from tests.namesrv.registering import (
     MASTER,
     OTHER,
@@ -17,11 +22,6 @@ from tests.namesrv.registering import (
     unregister,
     version,
 )
-
-from orbitmq.errors import RequestFailed
-from orbitmq.namesrv.admission import RouteLimits
-from orbitmq.namesrv.routes import Registration, RouteTable
-from orbitmq.wire.bodies_namesrv import DataVersion, QueueData, TopicConfig, TopicRoute
 
 
 def table_with(*registrations: Registration) -> RouteTable:

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from hypothesis import settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tests.namesrv.registering import Wire, header, query, registration, topic, unregister, version
 
 from orbitmq.errors import RequestFailed
 from orbitmq.namesrv.members import EXPIRY_S, Origin
 from orbitmq.namesrv.routes import RouteTable
+from tests.namesrv.registering import Wire, header, query, registration, topic, unregister, version
 
 NAMES = ("broker-a", "broker-b")
 HOSTS = ("10.0.0.1", "10.0.0.2", "10.0.0.3")

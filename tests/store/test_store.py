@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.core.hot import ORIGIN
-from tests.store.refusing import RefusingFiles
 
 from orbitmq.core import CoreState, Queue, Stamp, append, gather
 from orbitmq.core.state import ENTRY
@@ -18,6 +16,8 @@ from orbitmq.errors import DiskFull, StoreError
 from orbitmq.store.store import Store
 from orbitmq.wire.record import scan_records
 from orbitmq.world.files import SystemFiles
+from tests.core.hot import ORIGIN
+from tests.store.refusing import RefusingFiles
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 LOG_FILE = 4096

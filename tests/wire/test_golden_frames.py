@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.golden.frames import Recorded, all_recorded, captures, recorded
 
 from orbitmq.wire import bodies_client as bc
 from orbitmq.wire import bodies_namesrv as bn
@@ -23,6 +22,7 @@ from orbitmq.wire.command import Command, encode_command
 from orbitmq.wire.fastjson import read_json, write_json
 from orbitmq.wire.fields import Header, read_header, write_header
 from orbitmq.wire.frame import JSON, FrameDecoder, cut_frame
+from tests.golden.frames import Recorded, all_recorded, captures, recorded
 
 Json = dict[str, Any]
 FIRST_STANDARD_JSON_VERSION = 401  # V4_9_4

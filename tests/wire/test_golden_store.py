@@ -10,8 +10,6 @@ from functools import cache
 from typing import Any
 
 import pytest
-from tests.golden.frames import all_recorded
-from tests.golden.store import log_files, queue_entries, store_files, stored_records
 
 from orbitmq.wire.batch import decode_batch, encode_batch
 from orbitmq.wire.codes import RequestCode
@@ -36,6 +34,8 @@ from orbitmq.wire.record import (
     scan_records,
 )
 from orbitmq.wire.sysflag import is_compressed
+from tests.golden.frames import all_recorded
+from tests.golden.store import log_files, queue_entries, store_files, stored_records
 
 
 def walk() -> Iterator[tuple[Record, bytes]]:

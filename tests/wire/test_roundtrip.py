@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.wire.strategies import BODY_TYPES, HEADER_TYPES, int64s, json_values, texts, values
 
 from orbitmq.wire.bodies_client import Heartbeat, MessageQueue, read_heartbeat, read_queue_key
 from orbitmq.wire.bodies_namesrv import (
@@ -25,6 +24,7 @@ from orbitmq.wire.fastjson import read_json, write_json
 from orbitmq.wire.fields import Header, read_header, write_header
 from orbitmq.wire.frame import BINARY, JSON, Frame, FrameDecoder, cut_frame, encode_frame
 from orbitmq.wire.headers_client import SendMessage, read_send, write_send
+from tests.wire.strategies import BODY_TYPES, HEADER_TYPES, int64s, json_values, texts, values
 
 int16s = st.integers(-(2**15), 2**15 - 1)
 int32s = st.integers(-(2**31), 2**31 - 1)

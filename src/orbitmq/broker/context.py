@@ -77,11 +77,11 @@ class Context:
         self._turn = turn
         self._staged: list[tuple[Connection, Parts]] = []
         self._origins: dict[Connection, Origin] = {}
-        self._writes = registry.counter(
-            "orbitmq_store_writes_total", "Positioned writes of the log, one per turn of the loop."
+        self._write_sizes = registry.histogram(
+            "orbitmq_store_write_bytes", "Sizes of the log's writes, one per turn of the loop."
         )
-        self._write_bytes = registry.counter(
-            "orbitmq_store_write_bytes_total", "Bytes written to the log."
+        self._stored = registry.counter(
+            "orbitmq_store_messages_total", "Messages written to the log and given a queue offset."
         )
         self._refused = registry.counter(
             "orbitmq_store_refused_writes_total", "Turns whose log write the disk refused."
@@ -144,8 +144,8 @@ class Context:
             for connection, answers in staged:
                 connection.send_parts(_as_refusals(answers, str(error)))
             return
-        self._writes.value += 1
-        self._write_bytes.value += self.core.tail.written_offset - start
+        self._write_sizes.observe(self.core.tail.written_offset - start)
+        self._stored.value = self.store.message_count
         for connection, answers in staged:
             connection.send_parts(answers)
         self.long_polls.wake(grown)

@@ -46,6 +46,8 @@ class Store:
         self._queue_files: dict[tuple[str, int], QueueFiles] = {}
         self._grown: set[Queue] = set()
         self._unwritten: set[Queue] = set()
+        self.message_count = 0
+        """Messages published since the store was opened."""
         files.make_folder(folder)
         self._lock = files.lock(folder / "lock")
         self.tail = LogTail(log_file_size, 0)
@@ -106,6 +108,7 @@ class Store:
         tail.parts.clear()
         tail.written_offset = tail.end_offset
         for queue in grown:
+            self.message_count += queue.next_offset - queue.readable_offset
             queue.readable_offset = queue.next_offset
         self._unwritten |= grown
         return grown

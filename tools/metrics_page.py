@@ -1,0 +1,72 @@
+"""Make docs/reference/metrics.md from the metrics of a running name server and broker.
+
+In: a registry filled by starting both on free ports in a scratch folder. Out: the page, or with
+--check exit code 1 when it is out of date.
+
+    python tools/metrics_page.py [--check]
+"""
+
+import asyncio
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from orbitmq.broker.broker import Broker
+from orbitmq.config import BrokerSettings, NamesrvSettings
+from orbitmq.metrics import Registry
+from orbitmq.namesrv.namesrv import NameServer
+from orbitmq.net.turn import Turn
+from orbitmq.world.net import run
+
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "metrics.md"
+HEAD = """\
+# Metrics
+
+Made by `tools/metrics_page.py` from a running name server and broker; do not edit.
+`--metrics-port M` shows them in Prometheus' text format on `http://HOST:M/metrics`. Counters only
+grow; a label in braces tells apart what is counted under one name.
+
+| metric | kind | what it counts |
+|---|---|---|
+"""
+
+
+async def collect(folder: Path) -> str:
+    """Start a name server and a broker, and give their metrics as text."""
+    turn, registry = Turn(asyncio.get_running_loop()), Registry()
+    namesrv = NameServer(NamesrvSettings(), folder / "namesrv", turn=turn, registry=registry)
+    port = await namesrv.start("127.0.0.1", 0)
+    settings = BrokerSettings(namesrv_addr=f"127.0.0.1:{port}", listen_port=0)
+    broker = Broker(settings, folder / "store", turn, registry)
+    try:
+        await broker.start()
+        return registry.render()
+    finally:
+        await broker.stop()
+        await namesrv.stop()
+
+
+def render_page(text: str) -> str:
+    """Give the whole page for the text of all metrics."""
+    kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
+    helps = re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE)
+    rows = [f"| `{name}` | {kinds[name]} | {sentence} |" for name, sentence in sorted(helps)]
+    return HEAD + "\n".join(rows) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or check it."""
+    with tempfile.TemporaryDirectory() as folder:
+        page = render_page(run(collect(Path(folder))))
+    if "--check" in arguments:
+        is_current = PAGE.exists() and PAGE.read_text() == page
+        if not is_current:
+            sys.stderr.write(f"{PAGE.name} is out of date: run python tools/metrics_page.py\n")
+        return 0 if is_current else 1
+    PAGE.write_text(page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
