@@ -67,7 +67,7 @@ class WireClient:
         """Send a request and give its answer."""
         return self.receive_answer(self.send(command), timeout_s)
 
-    def ask(self, code: int, body: bytes = b"", **fields: str | int) -> Command:
+    def ask(self, code: int, body: bytes = b"", /, **fields: str | int) -> Command:
         """Call with fields given as keywords, by their names on the wire."""
         texts = {name: str(value) for name, value in fields.items()}
         return self.call(Command(code, fields=texts, body=body))

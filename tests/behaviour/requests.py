@@ -10,7 +10,7 @@ SEND = 310
 PULL = 11
 
 
-def send_request(topic: str, body: bytes = b"hello", **changes: str | int) -> Command:
+def send_request(topic: str, body: bytes = b"hello", /, **changes: str | int) -> Command:
     """Give a send; `changes` are its letters, or flag and serialization."""
     flag = int(changes.pop("flag", 0))
     serialization = int(changes.pop("serialization", JSON))
@@ -73,7 +73,7 @@ def heartbeat_body(client_id: str, group: str, topic: str, expression: str = "*"
     return json.dumps(body).encode()
 
 
-def fill(client: WireClient, topic: str, bodies: list[bytes], **changes: str | int) -> None:
+def fill(client: WireClient, topic: str, bodies: list[bytes], /, **changes: str | int) -> None:
     """Send messages to queue 0 of a topic; each must be taken."""
     for body in bodies:
         answer = client.call(send_request(topic, body, **changes))

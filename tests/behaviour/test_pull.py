@@ -159,7 +159,7 @@ def test_a_heartbeats_expression_filters_pulls_without_one(
 
 def test_offsets_are_stored_and_given_back(system: System, fresh_name: Fresh) -> None:
     topic, group = fresh_name("T"), fresh_name("G")
-    place = {"consumerGroup": group, "topic": topic, "queueId": 0}
+    place: dict[str, str | int] = {"consumerGroup": group, "topic": topic, "queueId": 0}
     with WireClient(system.broker) as client:
         fill(client, topic, [b"x"] * 5)
         client.ask(34, heartbeat_body("c@1", group, topic))
@@ -172,7 +172,7 @@ def test_offsets_are_stored_and_given_back(system: System, fresh_name: Fresh) ->
 
 def test_no_progress_is_not_stored_as_an_offset(system: System, fresh_name: Fresh) -> None:
     topic, group = fresh_name("T"), fresh_name("G")
-    place = {"consumerGroup": group, "topic": topic, "queueId": 0}
+    place: dict[str, str | int] = {"consumerGroup": group, "topic": topic, "queueId": 0}
     with WireClient(system.broker) as client:
         fill(client, topic, [b"x"])
         client.ask(34, heartbeat_body("c@1", group, topic))

@@ -4,6 +4,8 @@ In: the settings tables and docs/reference/settings.md. Out: a failure for a pag
 date, and for a setting that a reader could not understand.
 """
 
+from pathlib import Path
+
 import pytest
 
 from orbitmq.config import SETTINGS_BY_PROCESS, Settings, facts_of
@@ -17,10 +19,10 @@ def test_the_settings_page_is_up_to_date() -> None:
 
 
 def test_a_changed_page_is_noticed(
-    tmp_path: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = settings_page.PAGE_PATH.read_text(encoding="utf-8")
-    copy = settings_page.Path(str(tmp_path)) / "settings.md"
+    copy = tmp_path / "settings.md"
     copy.write_text(page.replace("9876", "9877", 1), encoding="utf-8")
     monkeypatch.setattr(settings_page, "PAGE_PATH", copy)
     assert settings_page.main(["--check"]) == 1
