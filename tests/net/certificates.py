@@ -15,6 +15,18 @@ from cryptography.x509.oid import NameOID
 
 DAY = timedelta(days=1)
 
+_SIGNS_ONLY = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -33,9 +45,12 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         now = datetime.now(UTC)
         builder = _builder(self._name, self._name, self._key, now - DAY, now + 30 * DAY)
-        certificate = builder.add_extension(
-            x509.BasicConstraints(ca=True, path_length=None), critical=True
-        ).sign(self._key, hashes.SHA256())
+        certificate = (
+            builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(_SIGNS_ONLY, critical=True)
+            .add_extension(_known_as(self._key), critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
         self.path = str(folder / f"{name}.pem")
         Path(self.path).write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
@@ -52,8 +67,12 @@ class Authority:
         now = datetime.now(UTC)
         builder = _builder(_named(name), self._name, key, now + begins, now + ends)
         address = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
-        certificate = builder.add_extension(address, critical=False).sign(
-            self._key, hashes.SHA256()
+        signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        certificate = (
+            builder.add_extension(address, critical=False)
+            .add_extension(signer, critical=False)
+            .add_extension(_known_as(key), critical=False)
+            .sign(self._key, hashes.SHA256())
         )
         pair = Pair(str(self._folder / f"{name}.crt"), str(self._folder / f"{name}.key"))
         Path(pair.cert_path).write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
@@ -64,6 +83,10 @@ class Authority:
             key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, lock)
         )
         return pair
+
+
+def _known_as(key: ec.EllipticCurvePrivateKey) -> x509.SubjectKeyIdentifier:
+    return x509.SubjectKeyIdentifier.from_public_key(key.public_key())
 
 
 def _named(name: str) -> x509.Name:

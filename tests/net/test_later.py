@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import weakref
+from functools import partial
 
 import pytest
 
@@ -36,6 +37,10 @@ class Waiting:
         )
         self.laters.append((request, later))
         return later
+
+
+def _has_waiting(handle: Waiting, count: int) -> bool:
+    return len(handle.laters) == count
 
 
 def test_an_answer_may_come_later_and_out_of_order(run: Run) -> None:
@@ -115,7 +120,7 @@ def test_time_outs_come_in_the_order_of_their_times(run: Run) -> None:
             for opaque, timeout_s in ((1, 0.6), (2, 0.1), (3, 0.35), (4, 9.0)):
                 handle.timeout_s = timeout_s
                 client.ask(Command(11, opaque=opaque))
-                await until(lambda goal=opaque: len(handle.laters) == goal)
+                await until(partial(_has_waiting, handle, opaque))
             assert [(await client.answer()).opaque for _ in range(3)] == [2, 3, 1]
         assert handle.events == ["timeout 2", "timeout 3", "timeout 1", "cancel 4"]
 

@@ -132,12 +132,13 @@ def test_one_timer_watches_over_all_connections(run: Run) -> None:
     async def scenario() -> None:
         async with serving(limits=SHORT) as site:
             watch = site.server._watch
-            assert watch._timer is None
+            timers = [watch._timer]
             async with connected(site.port), connected(site.port), connected(site.port):
                 await until(lambda: len(site.server.connections) == 3)
-                assert watch._timer is not None
+                timers.append(watch._timer)
             await until(lambda: not site.server.connections)
-            assert watch._timer is None
+            timers.append(watch._timer)
+            assert [timer is not None for timer in timers] == [False, True, False]
 
     run(scenario())
 

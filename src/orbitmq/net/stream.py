@@ -152,7 +152,17 @@ class Stream(asyncio.Protocol):
             transport.write(b"".join(out))
         else:
             transport.writelines(out)
+            self._notice_unsent()
         self.measure()
+
+    def _notice_unsent(self) -> None:
+        """Have the transport look at its limits: asyncio's `writelines` forgot to in some versions.
+
+        That is CVE-2024-12254, in Python 3.12.0 to 3.12.8 and 3.13.0 to 3.13.1.
+        """
+        pause_bytes = self.limits.output_pause_bytes
+        if not self._is_undrained and self._transport.get_write_buffer_size() > pause_bytes:
+            self._transport.set_write_buffer_limits(high=pause_bytes)
 
     async def _wait_drained(self) -> None:
         while self._is_undrained and not self.closed:
