@@ -1,5 +1,6 @@
 """Pulling, waiting and offsets, as a broker's clients see them."""
 
+import itertools
 import threading
 from collections.abc import Callable
 
@@ -48,6 +49,31 @@ def test_an_empty_queue_is_not_found_at_0_and_moved_beyond(
         beyond = client.call(pull_request(topic, group, 7, queueId=1))
     assert (at_start.code, at_start.fields["nextBeginOffset"]) == (19, "0")
     assert (beyond.code, beyond.fields["nextBeginOffset"]) == (21, "0")
+
+
+@pytest.mark.parametrize(("asked", "first", "count"), [(2, 5, 2), (100, 0, 32), (32, 38, 2)])
+def test_a_pull_reads_the_asked_number_from_its_queue_and_offset(
+    system: System, fresh_name: Fresh, asked: int, first: int, count: int
+) -> None:
+    topic, group = fresh_name("T"), fresh_name("G")
+    with WireClient(system.broker) as client:
+        fill(client, topic, [b"x"] * 40, e=1)
+        fill(client, topic, [b"other"], e=0)
+        answer = client.call(pull_request(topic, group, first, queueId=1, maxMsgNums=asked))
+    places = [(record.queue_id, record.queue_offset) for record in scan_records(answer.body)]
+    assert places == [(1, first + number) for number in range(count)]
+
+
+def test_a_pull_that_may_not_wait_is_answered_at_once_whatever_time_it_names(
+    system: System, fresh_name: Fresh
+) -> None:
+    topic, group = fresh_name("T"), fresh_name("G")
+    with WireClient(system.broker) as client:
+        fill(client, topic, [b"old"])
+        pull = pull_request(topic, group, 1, sysFlag=4, suspendTimeoutMillis=15_000)
+        answer = client.call(pull, timeout_s=3)
+    assert (answer.code, answer.remark) == (19, "OFFSET_OVERFLOW_ONE")
+    assert answer.fields["suggestWhichBrokerId"] == "0"
 
 
 def test_tags_are_filtered_by_the_expression_of_the_request(
@@ -168,6 +194,27 @@ def test_offsets_are_stored_and_given_back(system: System, fresh_name: Fresh) ->
         assert client.ask(14, **place).fields["offset"] == "3"
         client.call(pull_request(topic, group, 0, sysFlag=5, commitOffset=4))
         assert client.ask(14, **place).fields["offset"] == "4"
+
+
+def test_offsets_are_kept_apart_by_group_topic_and_queue_and_outlive_the_members(
+    system: System, fresh_name: Fresh
+) -> None:
+    topics, groups = [fresh_name("T"), fresh_name("T")], [fresh_name("G"), fresh_name("G")]
+    places: list[dict[str, str | int]] = [
+        {"consumerGroup": group, "topic": topic, "queueId": queue_id}
+        for group, topic, queue_id in itertools.product(groups, topics, (0, 1))
+    ]
+    with WireClient(system.broker) as client:
+        for topic, group in zip(topics, groups, strict=True):
+            fill(client, topic, [b"x"] * 10)
+            client.ask(34, heartbeat_body("c@1", group, topic))
+        for number, place in enumerate(places):
+            assert client.ask(15, commitOffset=number, **place).code == 0
+        for group in groups:
+            client.ask(35, clientID="c@1", consumerGroup=group, producerGroup="")
+    with WireClient(system.broker) as client:
+        offsets = [client.ask(14, **place).fields["offset"] for place in places]
+    assert offsets == [str(number) for number in range(8)]
 
 
 def test_no_progress_is_not_stored_as_an_offset(system: System, fresh_name: Fresh) -> None:

@@ -4,13 +4,17 @@ from collections.abc import Callable
 
 import pytest
 
+from orbitmq.wire.bodies_namesrv import ClusterInfo, DataVersion, TopicRoute
 from orbitmq.wire.command import Command
+from orbitmq.wire.fastjson import read_json
 from orbitmq.wire.frame import BINARY, JSON
 from orbitmq.wire.message_id import decode_offset_id
 from orbitmq.wire.properties import parse_properties
 from orbitmq.wire.record import scan_records
 from tests.behaviour.requests import fill, pull_request, send_request
 from tests.foreign.judged import System
+from tests.namesrv.registering import header
+from tests.namesrv.serving import register_request
 from tests.wire_client import WireClient
 
 Fresh = Callable[[str], str]
@@ -95,6 +99,63 @@ def test_the_route_of_a_new_topic_is_known_to_the_name_server(
                 break
         assert answer.code == 0, answer.remark
         assert system.broker.encode() in answer.body
+
+
+SYSTEM_TOPICS = {
+    "TBW102": (8, 7),
+    "DefaultCluster": (16, 7),
+    "broker-a": (1, 7),
+    "BenchmarkTest": (1024, 6),
+    "SELF_TEST_TOPIC": (1, 6),
+    "OFFSET_MOVED_EVENT": (1, 6),
+}
+
+
+@pytest.mark.parametrize("topic", SYSTEM_TOPICS)
+def test_system_topics_are_there_from_the_start(system: System, topic: str) -> None:
+    with WireClient(system.namesrv) as namesrv:
+        route = read_json(namesrv.ask(105, topic=topic).body, TopicRoute)
+    (queues,) = route.queue_datas
+    queue_count, perm = SYSTEM_TOPICS[topic]
+    assert (queues.read_queue_count, queues.write_queue_count) == (queue_count, queue_count)
+    assert (queues.perm, queues.topic_sys_flag) == (perm, 0)
+
+
+def test_a_broker_registers_who_and_where_it_is_and_what_its_topics_version_is(
+    system: System,
+) -> None:
+    host, _, port = system.broker.rpartition(":")
+    names = {"brokerName": "broker-a", "clusterName": "DefaultCluster"}
+    slave = header("broker-a", "127.0.0.1:1", 1, "DefaultCluster")
+    with WireClient(system.namesrv) as namesrv:
+        info = read_json(namesrv.ask(106).body, ClusterInfo)
+        assert info.cluster_addr_table == {"DefaultCluster": ["broker-a"]}
+        assert info.broker_addr_table["broker-a"].broker_addrs == {0: system.broker}
+        master = namesrv.call(register_request(slave)).fields
+        assert master == {"masterAddr": system.broker, "haServerAddr": f"{host}:{int(port) + 1}"}
+        query = {**names, "brokerAddr": system.broker, "brokerId": "0"}
+        answer = namesrv.ask(322, b'{"counter":0,"timestamp":0}', **query)
+        assert answer.fields["changed"] == "true"
+        assert read_json(answer.body, DataVersion).counter > 0
+
+
+def test_the_id_of_a_send_says_where_its_record_lies_in_the_one_log(
+    system: System, fresh_name: Fresh
+) -> None:
+    topics, group = (fresh_name("T"), fresh_name("T")), fresh_name("G")
+    with WireClient(system.broker) as client:
+        places = [
+            decode_offset_id(
+                client.call(send_request(topic, serialization=serialization)).fields["msgId"]
+            )
+            for serialization in (JSON, JSON, BINARY)
+            for topic in topics
+        ]
+        log_offsets = [place.log_offset for place in places]
+        assert log_offsets == sorted(set(log_offsets))
+        for number, topic in enumerate(topics):
+            records = scan_records(client.call(pull_request(topic, group, 0)).body)
+            assert [record.log_offset for record in records] == log_offsets[number::2]
 
 
 def test_queue_minus_one_lets_the_broker_choose(system: System, fresh_name: Fresh) -> None:

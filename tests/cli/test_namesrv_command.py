@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from orbitmq.config import parse_properties
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from tests.cli.commands import Running, run_command
 from tests.namesrv.registering import body, topic
 from tests.namesrv.serving import register_request
+from tests.test_config import KEYS_OF_4_9_7
 from tests.wire_client import WireClient
 
 ORBITMQ = "orbitmq"
@@ -232,6 +234,20 @@ def test_mqnamesrv_prints_its_settings_with_the_command_line_winning(tmp_path: P
         "serverSelectorThreads=5",
         "serverWorkerThreads=3",
     } <= lines
+
+
+def test_mqnamesrv_prints_every_setting_of_the_original_with_its_default(tmp_path: Path) -> None:
+    done = run_command(MQNAMESRV, "-p", folder=tmp_path)
+    assert done.returncode == 0
+    shown = parse_properties(done.stdout)
+    assert shown.keys() >= set(KEYS_OF_4_9_7.split())
+    defaults = {"listenPort": "9876", "orderMessageEnable": "false", "clusterTest": "false"}
+    assert shown.items() >= {**defaults, "productEnvName": "center"}.items()
+    with Running(MQNAMESRV, "listenPort=0", folder=tmp_path) as running:
+        running.line()
+        log = running.errors.read_text()
+    assert f"kvConfigPath={tmp_path}/namesrv/kvConfig.json" in log
+    assert f"configStorePath={tmp_path}/namesrv/namesrv.properties" in log
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """`orbitmq up` as a user meets it: ready line, files, stopping, being killed, coming back."""
 
+import json
 import os
 import re
 import signal
@@ -112,6 +113,69 @@ def test_the_folder_has_the_originals_shape(tmp_path: Path) -> None:
         assert (store / "config" / name).stat().st_size > 100
     assert (store / "lock").read_bytes() == b"lock"
     assert (tmp_path / "namesrv").is_dir()
+
+
+def test_topics_groups_and_offsets_are_in_the_originals_files(tmp_path: Path) -> None:
+    retry = "%RETRY%Shop"
+    with up(tmp_path) as first, WireClient(first.broker) as client:
+        fill(client, "Orders", [b"x"])
+        client.ask(34, heartbeat_body("c@1", "Shop", "Orders"))
+        client.ask(15, consumerGroup="Shop", topic="Orders", queueId=0, commitOffset=1)
+        registered = topics_when_there(first.namesrv, retry)
+        assert first.end(signal.SIGTERM) == 0
+    config = tmp_path / "store" / "config"
+    table = json.loads((config / "topics.json").read_bytes())["topicConfigTable"]
+    assert set(table) == registered
+    assert {"TBW102", "SELF_TEST_TOPIC", "Orders", retry} <= registered
+    queues = {"readQueueNums": 4, "writeQueueNums": 4}
+    flags = {"order": False, "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
+    assert table["Orders"] == {"topicName": "Orders", **queues, **flags}
+    assert b'"Shop":{' in (config / "subscriptionGroup.json").read_bytes()
+    assert b'{"offsetTable":{"Orders@Shop":{0:1}}}' == (config / "consumerOffset.json").read_bytes()
+    with up(tmp_path) as second, WireClient(second.broker) as client:
+        assert client.call(send_request("Orders", e=3)).code == 0  # a queue without files
+
+
+def topics_when_there(namesrv: str, topic: str) -> set[str]:
+    """Give all topics that a name server knows, once it knows `topic`."""
+    with WireClient(namesrv) as client:
+        for _ in range(200):
+            topics = set(json.loads(client.ask(206).body)["topicList"])
+            if topic in topics:
+                break
+    assert topic in topics
+    return topics
+
+
+def test_a_broker_is_at_all_its_name_servers_and_those_may_differ(tmp_path: Path) -> None:
+    with up(tmp_path / "one") as one:
+        both = ("-D", f"namesrvAddr={one.namesrv}", "-D", "brokerName=broker-b")
+        with up(tmp_path / "two", *both) as two:
+            assert send_by_route(one.namesrv) == {"broker-a": one.broker, "broker-b": two.broker}
+            assert send_by_route(two.namesrv) == {"broker-b": two.broker}
+
+
+def send_by_route(namesrv: str) -> dict[str, str]:
+    """Send to each broker that a name server knows for a new topic; give their addresses."""
+    with WireClient(namesrv) as client:
+        route = json.loads(client.ask(105, topic="TBW102").body)
+    brokers = {data["brokerName"]: data["brokerAddrs"]["0"] for data in route["brokerDatas"]}
+    for address in brokers.values():
+        with WireClient(address) as client:
+            fill(client, "Orders", [b"x"])
+    return brokers
+
+
+def test_no_topic_is_made_by_a_send_where_that_is_switched_off(tmp_path: Path) -> None:
+    with (
+        up(tmp_path, "-D", "autoCreateTopicEnable=false") as running,
+        WireClient(running.broker) as client,
+        WireClient(running.namesrv) as namesrv,
+    ):
+        assert namesrv.ask(105, topic="TBW102").code == 17
+        answer = client.call(send_request("Orders"))
+        assert answer.code == 17
+        assert "autoCreateTopicEnable" in str(answer.remark)
 
 
 def test_an_idle_process_stays_below_100_mb(tmp_path: Path) -> None:

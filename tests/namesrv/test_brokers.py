@@ -421,6 +421,41 @@ def test_periodic_work_that_fails_goes_on(run: Run, tmp_path: Path) -> None:
     run(scenario())
 
 
+def test_a_removal_that_fails_leaves_the_table_free_for_the_next_request(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        calls: list[float] = []
+        async with (
+            name_server(tmp_path, scanNotActiveBrokerInterval="100") as site,
+            connected(site.port) as client,
+        ):
+            await register(client)
+            with monkeypatch.context() as broken:
+                broken.setattr(site.state.routes, "expire", lambda now: calls.append(now) or 1 / 0)
+                await until(lambda: calls)
+            assert (await ask(client, ROUTE, topic="T1")).code == 0
+            site.clock.now_s += 121.0
+            assert await client.ended() == b""  # the next scan removes it
+
+    run(scenario())
+
+
+def test_silent_brokers_are_looked_for_every_10_s_and_keys_reported_every_10_min(
+    run: Run, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with name_server(tmp_path) as site:
+            scan, report = site.server._timers
+            assert (scan._call, scan._period_s) == (site.state.expire, 10.0)
+            assert (report._call, report._period_s) == (site.server._report_kv, 600.0)
+            begin_s = asyncio.get_running_loop().time()
+            firsts_s = [timer._handle.when() - begin_s for timer in (scan, report)]
+            assert [round(first_s) for first_s in firsts_s] == [5, 60]
+
+    run(scenario())
+
+
 def test_the_name_server_reports_its_key_value_settings(
     run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -262,6 +262,20 @@ def test_two_name_servers_know_nothing_of_each_other(run: Run, tmp_path: Path) -
     run(scenario())
 
 
+def test_a_program_starts_a_name_server_on_a_port_of_its_choice(run: Run, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with name_server(tmp_path / "any") as site:
+            port = site.port  # free again when this one has stopped
+        async with (
+            name_server(tmp_path / "chosen", listenPort=str(port)) as site,
+            connected(port) as client,
+        ):
+            assert site.port == port
+            assert (await ask(client, ALL_TOPICS)).code == 0
+
+    run(scenario())
+
+
 def test_routes_are_not_pushed(run: Run, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (

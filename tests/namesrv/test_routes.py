@@ -190,6 +190,20 @@ def test_filter_servers_are_shown_with_their_broker_and_leave_with_it() -> None:
     assert route_of(table, "T1").filter_server_table == {}
 
 
+def test_each_registration_renews_what_is_kept_of_its_broker() -> None:
+    table, here = RouteTable(), origin()
+    table.register(registration(filters=("10.0.0.1:1",)), here, 0.0)
+    uneven = topic("T1", read_queue_count=4, write_queue_count=2)
+    more = {"data_version": version(2), "filters": ("10.0.0.1:2",)}
+    table.register(registration(uneven, topic("T2"), head=header(ha="10.0.0.1:7"), **more), here, 1)
+    slave = registration(head=header(address=SLAVE, broker_id=1))
+    assert table.register(slave, origin("10.0.0.2"), 2.0).master_ha_address == "10.0.0.1:7"
+    assert table.data_version(query(header())) == version(2)
+    route = route_of(table, "T1")
+    assert route.filter_server_table == {MASTER: ["10.0.0.1:2"]}
+    assert (route.queue_datas[0].read_queue_count, route.queue_datas[0].write_queue_count) == (4, 2)
+
+
 def test_5x_extras_are_kept_as_data() -> None:
     table = RouteTable()
     mapping = {"topic": "T1", "bname": "broker-a", "totalQueues": 8, "currIdMap": {"0": 0}}
@@ -275,6 +289,23 @@ def test_a_broker_unregisters_itself() -> None:
     assert departure.is_last
     assert table.broker_count == 0
     assert table.unregister(unregister(header()), here) is None
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_silence_and_goodbye_clean_up_alike(is_silent: bool) -> None:
+    table, here = RouteTable(), origin()
+    table.register(registration(filters=("10.0.0.1:1",)), here, 0.0)
+    table.register(registration(topic("T1"), head=header("broker-b", OTHER)), origin(), 60.0)
+    assert table.cluster_info().cluster_addr_table == {"C1": ["broker-a", "broker-b"]}
+    gone = table.expire(121.0) if is_silent else [table.unregister(unregister(header()), here)]
+    assert [departure and departure.member.address for departure in gone] == [MASTER]
+    assert table.cluster_info().cluster_addr_table == {"C1": ["broker-b"]}
+    assert [queues.broker_name for queues in route_of(table, "T1").queue_datas] == ["broker-b"]
+    assert names(table) == {"T1"}
+    back = registration()
+    silent_on_filters = msgspec.structs.replace(back.body, filter_server_list=None)
+    table.register(back._replace(body=silent_on_filters), origin(), 122.0)
+    assert route_of(table, "T1").filter_server_table == {}
 
 
 def test_a_topic_is_never_listed_without_a_broker() -> None:

@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
+from orbitmq.config import BrokerSettings, NamesrvSettings
 from orbitmq.net.limits import Limits
+from orbitmq.net.serving import limits_from
 from orbitmq.wire.command import Command, encode_command
 from tests.net.running import Run, connected, serving, until
 
@@ -89,6 +91,13 @@ def test_an_idle_peer_is_closed_and_a_talking_one_is_not(run: Run) -> None:
             assert len(site.server.connections) == 1
 
     run(scenario())
+
+
+def test_servers_let_a_connection_be_idle_for_120_s_unless_told_otherwise() -> None:
+    assert limits_from(NamesrvSettings()).idle_s == 120.0
+    assert limits_from(BrokerSettings()).idle_s == 120.0
+    shorter = NamesrvSettings(server_channel_max_idle_time_seconds=7)
+    assert limits_from(shorter).idle_s == 7.0
 
 
 def test_connections_past_their_number_are_closed_at_once(run: Run) -> None:

@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from orbitmq.errors import RemoteProtocolError
 from orbitmq.wire.sysflag import (
+    COMPRESSED,
     COMPRESSION_MASK,
+    MULTI_TAGS,
     TRANSACTION_MASK,
     Compression,
     Transaction,
@@ -21,6 +23,14 @@ from orbitmq.wire.sysflag import (
 )
 
 FLAGS = st.integers(-(2**31), 2**31 - 1)
+
+
+def test_the_bits_are_the_original_s() -> None:
+    assert (COMPRESSED, MULTI_TAGS, TRANSACTION_MASK) == (1, 2, 12)
+    values = {transaction.name: transaction.value for transaction in Transaction}
+    assert values == {"NONE": 0, "PREPARED": 4, "COMMIT": 8, "ROLLBACK": 12}
+    assert is_compressed(0x301)
+    assert not is_compressed(0x300)
 
 
 @given(FLAGS, st.sampled_from(Transaction))
