@@ -50,6 +50,7 @@ def test_a_send_stages_a_whole_record_with_every_field(core: ModuleType, code: i
     result = read(core, state, send_frame(b"body", code=code, e=2, opaque=77))
     assert result.unknown is None
     assert result.log_end == state.tail.end_offset
+    assert (result.sends, result.pulls) == (1, 0)
     (record,) = scan_records(publish(state))
     assert record.topic == "T"
     assert record.body == b"body"

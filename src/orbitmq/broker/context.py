@@ -19,7 +19,7 @@ from orbitmq.broker.long_poll import LongPolls
 from orbitmq.broker.offsets import OffsetTable
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerSettings
-from orbitmq.core import CoreState, Origin, handle_one_read
+from orbitmq.core import CoreState, Origin, ReadResult, handle_one_read
 from orbitmq.errors import StoreError
 from orbitmq.metrics import Registry
 from orbitmq.net.connection import Connection, Parts
@@ -86,6 +86,10 @@ class Context:
         self._refused = registry.counter(
             "orbitmq_store_refused_writes_total", "Turns whose log write the disk refused."
         )
+        hot = "orbitmq_broker_hot_requests_total"
+        help_text = "Sends and pulls that the hot core answered by itself."
+        self._hot_sends = registry.counter(hot, help_text, {"kind": "send"})
+        self._hot_pulls = registry.counter(hot, help_text, {"kind": "pull"})
         registry.gauge(
             "orbitmq_broker_held_pulls",
             "Pulls that wait for a message.",
@@ -115,6 +119,7 @@ class Context:
         origin, now_ms = self.origin(connection), self.clock.wall_ms()
         while True:
             result = handle_one_read(self.core, data, start, origin, now_ms)
+            self._count(connection, result)
             if result.grown:
                 self.store.note_grown(result.grown)
                 self.stage_answers(connection, result.answers)
@@ -124,6 +129,11 @@ class Context:
             if is_all or result.unknown is not None or connection.is_blocked:
                 return result.used, result.unknown
             start = result.used
+
+    def _count(self, connection: Connection, result: ReadResult) -> None:
+        self._hot_sends.value += result.sends
+        self._hot_pulls.value += result.pulls
+        connection.traffic.frames.value += result.sends + result.pulls
 
     def stage_answers(self, connection: Connection, answers: Parts) -> None:
         """Keep answers until the log is written at the end of this turn."""

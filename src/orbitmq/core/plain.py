@@ -54,6 +54,9 @@ class ReadResult(NamedTuple):
     log_end: int
     grown: set[Queue]
     unknown: Frame | None
+    sends: int
+    """How many sends were handled, one-way ones included."""
+    pulls: int
 
 
 class _SendFieldsV2(msgspec.Struct, gc=False):
@@ -146,7 +149,7 @@ def handle_one_read(
     tail.store_ms = max(tail.store_ms, now_ms)
     answers: list[bytes | memoryview] = []
     grown: set[Queue] = set()
-    pulled_size = 0
+    sends = pulls = pulled_size = 0
     position, end = start, len(data)
     while end - position >= 8:
         length, header_size = _PREFIX.unpack_from(data, position)
@@ -154,26 +157,28 @@ def handle_one_read(
             break  # a binary header (its type is in the upper byte), or no frame at all
         frame_end = position + 4 + length
         if frame_end > end or pulled_size > PULLED_SIZE_MAX:
-            return ReadResult(position, answers, tail.end_offset, grown, None)
+            return ReadResult(position, answers, tail.end_offset, grown, None, sends, pulls)
         body_start = position + 8 + header_size
         header = data[position + 8 : body_start]
         if header.startswith(_PULL):
             parts = _pull(state, header)
             if parts is None:
                 break
+            pulls += 1
             answers += parts
             pulled_size += sum(map(len, parts))
         else:
             answer = _send(state, header, data[body_start:frame_end], origin, grown)
             if answer is None:
                 break
+            sends += 1
             if answer:
                 answers.append(answer)
         position = frame_end
     unknown = _next_frame(data, position)
     if unknown is not None:
         position += 8 + len(unknown.header) + len(unknown.body)
-    return ReadResult(position, answers, tail.end_offset, grown, unknown)
+    return ReadResult(position, answers, tail.end_offset, grown, unknown, sends, pulls)
 
 
 def _next_frame(data: bytes, position: int) -> Frame | None:

@@ -34,7 +34,7 @@ class Traffic:
         self.sent = registry.counter(net + "sent_bytes_total", "Bytes given to sockets.", labels)
         self.frames = registry.counter(net + "frames_total", "Whole frames read.", labels)
         self.requests = registry.counters(
-            net + "requests_total", "Requests read, by request code.", "code", labels
+            net + "requests_total", "Requests given to handlers, by code.", "code", labels
         )
         self.failures = registry.counters(
             net + "failures_total",
