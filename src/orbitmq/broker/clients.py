@@ -10,11 +10,13 @@ Rules:
    longer names are removed. The expression counts, not the codes a client sends (C++ sends wrong
    ones).
 3. A group that got or lost a member or a topic is reported once per call, however much changed.
+4. A heartbeat is taken whole or not at all: its names, expressions and numbers are checked first.
 """
 
 import msgspec
 
 from orbitmq.core import CoreState, Subscription
+from orbitmq.errors import LimitExceeded
 from orbitmq.net.connection import Connection
 from orbitmq.wire.bodies_client import (
     TAG,
@@ -28,8 +30,11 @@ from orbitmq.wire.expression import TagFilter
 SILENCE_S_MAX = 120.0
 """A client that sent no heartbeat for this long is gone, as in the original."""
 
-GROUPS_PER_CLIENT_MAX = 5_000
-"""Groups in one heartbeat; each may make a topic and costs a table entry."""
+GROUPS_PER_CONNECTION_MAX = 5_000
+"""Groups of one connection; each may make a topic and costs a table entry."""
+
+SUBSCRIPTIONS_MAX = 500_000
+"""Subscriptions of all groups together."""
 
 
 class Member(msgspec.Struct):
@@ -50,6 +55,13 @@ class ConsumerGroup(msgspec.Struct):
     subscriptions: dict[str, SubscriptionData] = {}
 
 
+class Joined(msgspec.Struct):
+    """The groups that one connection is in."""
+
+    producers: set[str] = set()
+    consumers: set[str] = set()
+
+
 class ClientTable:
     """All clients of one broker."""
 
@@ -57,6 +69,7 @@ class ClientTable:
         self._core = core
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[Connection, Member]] = {}
+        self._joined: dict[Connection, Joined] = {}
 
     def consumer_group(self, name: str) -> ConsumerGroup | None:
         """Give the live group, or None when nobody of it is connected."""
@@ -68,9 +81,17 @@ class ClientTable:
         return sorted({member.client_id for member in found.members.values()}) if found else []
 
     def heartbeat(self, connection: Connection, heartbeat: Heartbeat, member: Member) -> set[str]:
-        """Take in what a client says of itself; give the consumer groups that changed."""
+        """Take in what a client says of itself; give the consumer groups that changed.
+
+        Raises LimitExceeded, or RemoteProtocolError for an expression that is none; then nothing
+        of the heartbeat was taken.
+        """
+        self._check(connection, heartbeat)
+        joined = self._joined.setdefault(connection, Joined())
         for producer in heartbeat.producer_data_set:
             self._producers.setdefault(producer.group_name, {})[connection] = member
+            joined.producers.add(producer.group_name)
+        joined.consumers.update(consumer.group_name for consumer in heartbeat.consumer_data_set)
         return {
             consumer.group_name
             for consumer in heartbeat.consumer_data_set
@@ -89,11 +110,13 @@ class ClientTable:
 
     def connection_closed(self, connection: Connection) -> set[str]:
         """Take a connection out of all its groups; give the consumer groups that changed."""
-        for group in [name for name, members in self._producers.items() if connection in members]:
+        joined = self._joined.get(connection, Joined())
+        for group in list(joined.producers):
             self._drop_producers(group, [connection])
         changed: set[str] = set()
-        for found in [group for group in self._consumers.values() if connection in group.members]:
-            changed |= self._drop_members(found, [connection])
+        for group in list(joined.consumers):
+            changed |= self._drop_members(self._consumers[group], [connection])
+        self._joined.pop(connection, None)
         return changed
 
     def expire(self, now_s: float) -> set[str]:
@@ -104,6 +127,20 @@ class ClientTable:
         for found in list(self._consumers.values()):
             changed |= self._drop_members(found, _silent(found.members, now_s))
         return changed
+
+    def _check(self, connection: Connection, heartbeat: Heartbeat) -> None:
+        joined = self._joined.get(connection, Joined())
+        producers = joined.producers | {data.group_name for data in heartbeat.producer_data_set}
+        consumers = joined.consumers | {data.group_name for data in heartbeat.consumer_data_set}
+        count = len(producers) + len(consumers)
+        if count > GROUPS_PER_CONNECTION_MAX:
+            raise LimitExceeded(f"{count} groups, limit {GROUPS_PER_CONNECTION_MAX} a connection")
+        new = sum(len(data.subscription_data_set) for data in heartbeat.consumer_data_set)
+        if len(self._core.subscriptions) + new > SUBSCRIPTIONS_MAX:
+            raise LimitExceeded(f"more than {SUBSCRIPTIONS_MAX} subscriptions at this broker")
+        for consumer in heartbeat.consumer_data_set:
+            for data in consumer.subscription_data_set:
+                TagFilter.parse(_tags(data))
 
     def _join(self, connection: Connection, consumer: ConsumerData, member: Member) -> bool:
         group = self._consumers.get(consumer.group_name)
@@ -117,7 +154,6 @@ class ClientTable:
     def _subscribe(self, group: ConsumerGroup, subscriptions: list[SubscriptionData]) -> bool:
         """Replace, add and remove; whether topics came or went."""
         wanted = {data.topic: data for data in subscriptions}
-        filters = {topic: TagFilter.parse(_tags(data)) for topic, data in wanted.items()}
         gone = group.subscriptions.keys() - wanted.keys()
         for topic in gone:
             del group.subscriptions[topic]
@@ -128,12 +164,13 @@ class ClientTable:
             is_changed |= known is None
             if known is None or data.sub_version > known.sub_version:
                 group.subscriptions[topic] = data
-                self._offer(group.name, data, filters[topic])
+                self._offer(group.name, data)
         return is_changed
 
-    def _offer(self, group: str, data: SubscriptionData, tags: TagFilter) -> None:
+    def _offer(self, group: str, data: SubscriptionData) -> None:
         """Let the hot path filter by a tag subscription; any other kind is not its business."""
         key = (group, data.topic)
+        tags = TagFilter.parse(_tags(data))
         if data.expression_type == TAG and not data.class_filter_mode:
             self._core.subscriptions[key] = Subscription(
                 data.sub_version, None if tags.is_all else tags.codes
@@ -144,6 +181,7 @@ class ClientTable:
     def _drop_members(self, group: ConsumerGroup, gone: list[Connection]) -> set[str]:
         for connection in gone:
             del group.members[connection]
+            self._joined[connection].consumers.discard(group.name)
         if not group.members:
             del self._consumers[group.name]
             for topic in group.subscriptions:
@@ -154,6 +192,7 @@ class ClientTable:
         members = self._producers.get(group, {})
         for connection in gone:
             del members[connection]
+            self._joined[connection].producers.discard(group)
         if not members:
             self._producers.pop(group, None)
 

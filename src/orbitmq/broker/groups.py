@@ -19,6 +19,9 @@ from orbitmq.wire.names import SYSTEM_GROUPS, group_fault, is_system_group
 from orbitmq.world.clock import Clock
 from orbitmq.world.files import Files
 
+GROUP_COUNT_MAX = 50_000
+"""Groups of one broker; above it none is made by itself."""
+
 
 class GroupTable:
     """All consumer groups of one broker."""
@@ -44,7 +47,7 @@ class GroupTable:
         """Give a group's settings, made now where that is allowed; None otherwise."""
         config = self._configs.get(group)
         if config is None and (self._is_auto_made or is_system_group(group)):
-            if group_fault(group) is not None:
+            if group_fault(group) is not None or len(self._configs) >= GROUP_COUNT_MAX:
                 return None
             config = SubscriptionGroupConfig(group_name=group)
             self.put(config)

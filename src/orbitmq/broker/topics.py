@@ -30,6 +30,9 @@ from orbitmq.world.files import Files
 
 READ_WRITE = PERM_READ | PERM_WRITE
 
+TOPIC_COUNT_MAX = 100_000
+"""Topics of one broker; above it none is made by itself."""
+
 
 class TopicTable:
     """All topics of one broker."""
@@ -71,9 +74,11 @@ class TopicTable:
     def make_from_template(self, topic: str, template: str, queue_count: int) -> TopicConfig | None:
         """Make a topic as its template allows; None when the template does not."""
         source = self._configs.get(template)
-        if source is None or not source.perm & PERM_INHERIT:
+        if source is None or not source.perm & PERM_INHERIT or queue_count <= 0:
             return None
-        count = max(0, min(queue_count, source.write_queue_count))
+        if len(self._configs) >= TOPIC_COUNT_MAX:
+            return None
+        count = min(queue_count, source.write_queue_count)
         config = TopicConfig(
             topic_name=topic,
             read_queue_count=count,

@@ -4,9 +4,9 @@ In: what clients say of themselves. Out: membership, the groups and retry topics
 and one-way notifications to every member of a group that changed.
 """
 
-from orbitmq.broker.clients import GROUPS_PER_CLIENT_MAX, Member
+from orbitmq.broker.clients import Member
 from orbitmq.broker.context import Context
-from orbitmq.errors import RequestFailed
+from orbitmq.errors import LimitExceeded, RequestFailed
 from orbitmq.net.connection import Connection, Result
 from orbitmq.wire.bodies_client import ConsumerList, Heartbeat, read_heartbeat
 from orbitmq.wire.bodies_namesrv import PERM_READ, PERM_WRITE, TopicConfig
@@ -25,13 +25,17 @@ from orbitmq.wire.names import group_fault, retry_topic
 def heart_beat(context: Context, request: Command, connection: Connection) -> Result:
     """Take in a client's groups and subscriptions; the client is registered when we answer."""
     heartbeat = read_heartbeat(request.body)
-    _check(heartbeat)
-    for consumer in heartbeat.consumer_data_set:
-        _prepare_group(context, consumer.group_name)
+    _check_names(heartbeat)
     member = Member(
         heartbeat.client_id, request.language, request.version, context.clock.monotonic_s()
     )
-    notify_changed(context, context.clients.heartbeat(connection, heartbeat, member))
+    try:
+        changed = context.clients.heartbeat(connection, heartbeat, member)
+    except LimitExceeded as error:
+        raise RequestFailed(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    for consumer in heartbeat.consumer_data_set:
+        _prepare_group(context, consumer.group_name)
+    notify_changed(context, changed)
     return reply_to(request)
 
 
@@ -68,13 +72,7 @@ def notify_changed(context: Context, groups: set[str]) -> None:
             connection.send_command(notice)
 
 
-def _check(heartbeat: Heartbeat) -> None:
-    count = len(heartbeat.consumer_data_set) + len(heartbeat.producer_data_set)
-    if count > GROUPS_PER_CLIENT_MAX:
-        raise RequestFailed(
-            ResponseCode.SYSTEM_ERROR,
-            f"{count} groups in a heartbeat, limit {GROUPS_PER_CLIENT_MAX}",
-        )
+def _check_names(heartbeat: Heartbeat) -> None:
     for consumer in heartbeat.consumer_data_set:
         fault = group_fault(consumer.group_name)
         if fault is not None:

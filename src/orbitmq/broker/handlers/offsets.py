@@ -49,9 +49,19 @@ def _is_young(context: Context, topic: str, queue_id: int) -> bool:
 def update_consumer_offset(context: Context, request: Command, _connection: Connection) -> Result:
     """Store where a group goes on."""
     header = read_header(UpdateConsumerOffset, request.fields)
-    if context.topics.find(header.topic) is None:
+    config = context.topics.find(header.topic)
+    if config is None:
         raise RequestFailed(
             ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist: no offset is stored"
+        )
+    if not 0 <= header.queue_id < max(config.read_queue_count, config.write_queue_count):
+        raise RequestFailed(
+            ResponseCode.SYSTEM_ERROR, f"topic[{header.topic}] has no queue {header.queue_id}"
+        )
+    if context.groups.find(header.consumer_group) is None:
+        raise RequestFailed(
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+            f"subscription group [{header.consumer_group}] does not exist: no offset is stored",
         )
     context.offsets.commit(
         header.consumer_group, header.topic, header.queue_id, header.commit_offset

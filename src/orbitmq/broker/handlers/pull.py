@@ -22,6 +22,9 @@ from orbitmq.wire.headers_client import (
     PullMessage,
 )
 
+HOLD_S_MAX = 120.0
+"""Clients ask for 15 to 30 s; a connection without a byte for 120 s is closed anyway."""
+
 
 def pull_message(context: Context, request: Command, connection: Connection) -> Result:
     """Answer a pull now, or hold it until its queue grows."""
@@ -46,7 +49,7 @@ def pull_message(context: Context, request: Command, connection: Connection) -> 
     found = gather(context.core, pull.queue, pull.queue_offset, pull.count_max, codes)
     is_held = header.sys_flag & PULL_SUSPENDS and header.suspend_timeout_ms > 0
     if is_held and pull_code(pull, found) is ResponseCode.PULL_NOT_FOUND:
-        return context.long_polls.hold(pull, header.suspend_timeout_ms / 1000)
+        return context.long_polls.hold(pull, min(header.suspend_timeout_ms / 1000, HOLD_S_MAX))
     return found_parts(pull, found)
 
 

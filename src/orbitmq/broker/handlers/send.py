@@ -8,6 +8,7 @@ refused by name, never stored as something else.
 """
 
 from orbitmq.broker.context import Context
+from orbitmq.broker.topics import TOPIC_COUNT_MAX
 from orbitmq.core import Stamp, append, stored_properties, tag_code
 from orbitmq.errors import RequestFailed
 from orbitmq.net.connection import Connection, Result
@@ -92,8 +93,10 @@ def _topic(context: Context, header: SendMessage) -> TopicConfig:
     if config is None:
         raise RequestFailed(
             ResponseCode.TOPIC_NOT_EXIST,
-            f"topic[{topic}] not exist, apply first please! (no template topic "
-            f"{header.default_topic} to make it from: autoCreateTopicEnable is off)",
+            f"topic[{topic}] not exist, apply first please! It is not made by itself: "
+            f"{header.default_topic} is no template topic (autoCreateTopicEnable), "
+            f"{header.default_topic_queue_count} is no number of queues, or the broker has "
+            f"{TOPIC_COUNT_MAX} topics already",
         )
     return config
 
