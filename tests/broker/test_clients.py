@@ -54,12 +54,12 @@ def test_a_group_changes_with_a_new_member_or_topic_and_not_with_a_repetition(
 def test_a_subscription_is_replaced_by_a_greater_version_only(table: ClientTable) -> None:
     one, core = connection(), table._core
     table.heartbeat(one, heartbeat("G", subscription("T", "A", 5)), member())
-    assert core.subscriptions["G", "T"].codes == {string_hash("A")}
+    assert core.subscriptions["G", "T"].codes == frozenset({string_hash("A")})
     table.heartbeat(one, heartbeat("G", subscription("T", "B", 5)), member())
     assert core.subscriptions["G", "T"].version == 5
-    assert core.subscriptions["G", "T"].codes == {string_hash("A")}
+    assert core.subscriptions["G", "T"].codes == frozenset({string_hash("A")})
     table.heartbeat(one, heartbeat("G", subscription("T", "B", 6)), member())
-    assert core.subscriptions["G", "T"].codes == {string_hash("B")}
+    assert core.subscriptions["G", "T"].codes == frozenset({string_hash("B")})
     table.heartbeat(one, heartbeat("G"), member())
     assert ("G", "T") not in core.subscriptions
 
