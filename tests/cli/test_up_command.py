@@ -102,6 +102,22 @@ def test_what_was_acknowledged_survives_a_kill_in_the_middle_of_the_load(tmp_pat
     assert bodies == [b"%d" % number for number in range(len(bodies))]
 
 
+def test_a_message_that_does_not_fit_a_log_file_is_refused_and_harms_no_other(
+    tmp_path: Path,
+) -> None:
+    """Symptom: with small log files a large message was acknowledged, then lost."""
+    small_files = ("-D", "mappedFileSizeCommitLog=131072")
+    with up(tmp_path, *small_files) as first, WireClient(first.broker) as client:
+        fill(client, "Orders", [b"before"])
+        refused = client.call(send_request("Orders", bytes(131_072)))
+        assert refused.code == 13
+        assert "mappedFileSizeCommitLog" in (refused.remark or "")
+        fill(client, "Orders", [bytes(65_528), b"behind"])
+        assert first.end(signal.SIGTERM) == 0
+    with up(tmp_path, *small_files) as second, WireClient(second.broker) as client:
+        assert read_bodies(client, "Orders", 3) == [b"before", bytes(65_528), b"behind"]
+
+
 def test_the_folder_has_the_originals_shape(tmp_path: Path) -> None:
     with up(tmp_path) as running, WireClient(running.broker) as client:
         fill(client, "Orders", [b"x"])
@@ -131,7 +147,7 @@ def test_topics_groups_and_offsets_are_in_the_originals_files(tmp_path: Path) ->
     flags = {"order": False, "perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
     assert table["Orders"] == {"topicName": "Orders", **queues, **flags}
     assert b'"Shop":{' in (config / "subscriptionGroup.json").read_bytes()
-    assert b'{"offsetTable":{"Orders@Shop":{0:1}}}' == (config / "consumerOffset.json").read_bytes()
+    assert (config / "consumerOffset.json").read_bytes() == b'{"offsetTable":{"Orders@Shop":{0:1}}}'
     with up(tmp_path) as second, WireClient(second.broker) as client:
         assert client.call(send_request("Orders", e=3)).code == 0  # a queue without files
 

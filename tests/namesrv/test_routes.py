@@ -194,8 +194,9 @@ def test_each_registration_renews_what_is_kept_of_its_broker() -> None:
     table, here = RouteTable(), origin()
     table.register(registration(filters=("10.0.0.1:1",)), here, 0.0)
     uneven = topic("T1", read_queue_count=4, write_queue_count=2)
-    more = {"data_version": version(2), "filters": ("10.0.0.1:2",)}
-    table.register(registration(uneven, topic("T2"), head=header(ha="10.0.0.1:7"), **more), here, 1)
+    again = registration(uneven, topic("T2"), head=header(ha="10.0.0.1:7"), data_version=version(2))
+    filters = msgspec.structs.replace(again.body, filter_server_list=["10.0.0.1:2"])
+    table.register(again._replace(body=filters), here, 1.0)
     slave = registration(head=header(address=SLAVE, broker_id=1))
     assert table.register(slave, origin("10.0.0.2"), 2.0).master_ha_address == "10.0.0.1:7"
     assert table.data_version(query(header())) == version(2)

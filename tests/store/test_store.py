@@ -141,6 +141,20 @@ def test_queue_entries_stay_in_memory_while_their_file_refuses(tmp_path: Path) -
     store.close()
 
 
+def test_one_read_goes_on_from_the_queue_s_file_into_memory(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for number in range(3):
+        stage(store, 0, b"%d" % number)
+        store.write_staged()
+        if number == 1:
+            store.write_queues()
+    found = gather(CoreState(store.tail, "c", "r"), store.queue("T", 0), 0, 32, None)
+    bodies = [record.body for record in scan_records(b"".join(found.parts))]
+    assert (bodies, found.next_offset) == ([b"0", b"1", b"2"], 3)
+    del found  # its views of the log
+    store.close()
+
+
 def test_a_second_process_is_kept_out_of_an_open_folder(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     program = (

@@ -30,7 +30,7 @@ from orbitmq.net.peer import Peer
 from orbitmq.net.server import Server
 from orbitmq.net.serving import dial_tls_from, limits_from, tls_from
 from orbitmq.net.turn import Turn
-from orbitmq.store.store import Store
+from orbitmq.store.store import Store, largest_body
 from orbitmq.wire.host import Host
 from orbitmq.world.chance import SystemChance
 from orbitmq.world.clock import SystemClock
@@ -69,7 +69,9 @@ class Broker:
             queue_file_size=settings.mapped_file_size_consume_queue,
         )
         core = CoreState(self._store.tail, settings.broker_cluster_name, settings.region_id)
-        core.body_size_max = settings.max_message_size
+        core.body_size_max = min(
+            settings.max_message_size, largest_body(self._store.tail.file_size)
+        )
         core.pull_count_max = settings.max_transfer_count_on_message_in_memory
         core.pull_bytes_max = settings.max_transfer_bytes_on_message_in_memory
         config = folder / "config"

@@ -75,7 +75,12 @@ class BrokerSettings(ServerSettings, frozen=True, kw_only=True):
     # --- files ---
     mapped_file_size_commit_log: Annotated[
         int,
-        fact("The size of each file of the log.", unit="bytes", least=_MIB, most=8_192 * _MIB),
+        fact(
+            "The size of each file of the log; a message must fit one.",
+            unit="bytes",
+            least=131_072,
+            most=8_192 * _MIB,
+        ),
     ] = 1_024 * _MIB
     mapped_file_size_consume_queue: Annotated[
         int,

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from orbitmq.core.state import ENTRY, CoreState, LogTail, Origin, Queue
+from orbitmq.ensure import ensure
 from orbitmq.wire.java import string_hash
 from orbitmq.wire.record import BLANK_SIZE, encode_blank
 from orbitmq.wire.sysflag import OUTSIDE_QUEUE
@@ -50,6 +51,7 @@ def append(
     log_offset = tail.end_offset
     left = tail.file_size - log_offset % tail.file_size
     if size + BLANK_SIZE > left:
+        ensure(size + BLANK_SIZE <= tail.file_size, "a record fits a log file")
         _roll(tail, left)
         log_offset += left
     queue_offset = 0 if sys_flag & OUTSIDE_QUEUE else queue.next_offset

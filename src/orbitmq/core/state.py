@@ -85,10 +85,14 @@ class Queue:
     def read_entries(self, queue_offset: int, count: int) -> bytes | bytearray:
         """Give up to `count` readable entries from `queue_offset` on, the newest from memory."""
         count = min(count, self.readable_offset - queue_offset)
-        if queue_offset < self.base_offset:
-            return self.old.read(queue_offset, min(count, self.base_offset - queue_offset))
-        start = (queue_offset - self.base_offset) * ENTRY_SIZE
-        return self.entries[start : start + count * ENTRY_SIZE]
+        old_count = self.base_offset - queue_offset
+        if old_count <= 0:
+            start = -old_count * ENTRY_SIZE
+            return self.entries[start : start + count * ENTRY_SIZE]
+        old = self.old.read(queue_offset, min(count, old_count))
+        if count <= old_count or len(old) < old_count * ENTRY_SIZE:  # less at a file's end
+            return old
+        return old + self.entries[: (count - old_count) * ENTRY_SIZE]
 
 
 class Topic:

@@ -22,10 +22,20 @@ from orbitmq.errors import StoreError
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.consume_queue import QueueFiles
 from orbitmq.store.load import Found, scan
+from orbitmq.wire.record import BLANK_SIZE
 from orbitmq.world.files import Files
 
 LOG_FILE_SIZE = 1_073_741_824
 QUEUE_FILE_SIZE = 6_000_000
+
+
+AROUND_BODY_MAX = 65_536 + BLANK_SIZE
+"""More than what a record and the end of its file need besides the body."""
+
+
+def largest_body(log_file_size: int) -> int:
+    """Give the largest body whose record surely fits a log file: records never span files."""
+    return log_file_size - AROUND_BODY_MAX
 
 
 class Store:

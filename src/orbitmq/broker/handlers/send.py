@@ -131,7 +131,7 @@ def _check_message(
         raise RequestFailed(
             ResponseCode.MESSAGE_ILLEGAL,
             f"message body of {len(body)} bytes, limit {context.core.body_size_max} "
-            "(maxMessageSize)",
+            "(maxMessageSize, and what fits a file of mappedFileSizeCommitLog)",
         )
 
 
