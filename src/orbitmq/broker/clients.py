@@ -25,7 +25,7 @@ from orbitmq.wire.bodies_client import (
     MessageModel,
     SubscriptionData,
 )
-from orbitmq.wire.expression import TagFilter
+from orbitmq.wire.expression import complete_subscription
 
 SILENCE_S_MAX = 120.0
 """A client that sent no heartbeat for this long is gone, as in the original."""
@@ -140,7 +140,7 @@ class ClientTable:
             raise LimitExceeded(f"more than {SUBSCRIPTIONS_MAX} subscriptions at this broker")
         for consumer in heartbeat.consumer_data_set:
             for data in consumer.subscription_data_set:
-                TagFilter.parse(_tags(data))
+                complete_subscription(data)
 
     def _join(self, connection: Connection, consumer: ConsumerData, member: Member) -> bool:
         group = self._consumers.get(consumer.group_name)
@@ -153,7 +153,7 @@ class ClientTable:
 
     def _subscribe(self, group: ConsumerGroup, subscriptions: list[SubscriptionData]) -> bool:
         """Replace, add and remove; whether topics came or went."""
-        wanted = {data.topic: data for data in subscriptions}
+        wanted = {data.topic: complete_subscription(data) for data in subscriptions}
         gone = group.subscriptions.keys() - wanted.keys()
         for topic in gone:
             del group.subscriptions[topic]
@@ -170,11 +170,9 @@ class ClientTable:
     def _offer(self, group: str, data: SubscriptionData) -> None:
         """Let the hot path filter by a tag subscription; any other kind is not its business."""
         key = (group, data.topic)
-        tags = TagFilter.parse(_tags(data))
         if data.expression_type == TAG and not data.class_filter_mode:
-            self._core.subscriptions[key] = Subscription(
-                data.sub_version, None if tags.is_all else tags.codes
-            )
+            codes = frozenset(data.code_set) or None
+            self._core.subscriptions[key] = Subscription(data.sub_version, codes)
         else:
             self._core.subscriptions.pop(key, None)
 
@@ -195,10 +193,6 @@ class ClientTable:
             self._joined[connection].producers.discard(group)
         if not members:
             self._producers.pop(group, None)
-
-
-def _tags(data: SubscriptionData) -> str:
-    return data.sub_string if data.expression_type == TAG else "*"
 
 
 def _with_id(members: dict[Connection, Member], client_id: str) -> list[Connection]:

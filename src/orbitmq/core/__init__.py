@@ -13,7 +13,6 @@ from orbitmq.core.plain import (
     gather,
     handle_one_read,
     stored_properties,
-    tag_code,
 )
 from orbitmq.core.state import (
     CoreState,
@@ -41,5 +40,4 @@ __all__ = [
     "gather",
     "handle_one_read",
     "stored_properties",
-    "tag_code",
 ]

@@ -19,11 +19,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from orbitmq.core.plain_append import Stamp, append, stored_properties, tag_code
+from orbitmq.core.plain_append import Stamp, append, stored_properties
 from orbitmq.core.plain_gather import Gathered, PullStatus, gather
 from orbitmq.core.state import CoreState, Origin, Queue, Subscription
 from orbitmq.errors import RemoteProtocolError
 from orbitmq.wire.command import FLAG_ONEWAY
+from orbitmq.wire.expression import tag_code
 from orbitmq.wire.fields import Int32, Int64
 from orbitmq.wire.frame import FRAME_SIZE_MAX, Frame, cut_frame
 from orbitmq.wire.properties import PROPERTIES_SIZE_MAX
@@ -38,7 +39,6 @@ __all__ = [
     "gather",
     "handle_one_read",
     "stored_properties",
-    "tag_code",
 ]
 
 PULLED_SIZE_MAX = 1_048_576
@@ -212,7 +212,12 @@ def _send(
         or sys_flag & ~SENDER_BITS
         or request.flag & ~FLAG_ONEWAY
         or len(body) > state.body_size_max
-        or _makes_the_broker_act(properties)
+        # Properties that ask for more than storing; a false alarm only costs the slower way.
+        or "DELAY\x01" in properties
+        or "TRAN_MSG\x01" in properties
+        or "TIMER_D" in properties
+        or "INNER_" in properties
+        or "CLUSTER\x01" in properties
     ):
         return None
     code = 0
@@ -221,7 +226,7 @@ def _send(
         if tag_at and properties[tag_at - 1] != "\x02":
             return None  # the end of another name: let the exact parser look
         tag_end = properties.find("\x02", tag_at)
-        code = tag_code(state.tags, properties[tag_at + 5 : tag_end if tag_end > 0 else None])
+        code = tag_code(properties[tag_at + 5 : tag_end if tag_end > 0 else None])
     stored = stored_properties(state, properties).encode()
     if len(stored) > PROPERTIES_SIZE_MAX:
         return None
@@ -238,17 +243,6 @@ def _send(
         request.opaque,
     )
     return _PREFIXES[len(answer)] + answer
-
-
-def _makes_the_broker_act(properties: str) -> bool:
-    """Whether a property asks for more than storing; a false alarm only costs the slower way."""
-    return (
-        "DELAY\x01" in properties
-        or "TRAN_MSG\x01" in properties
-        or "TIMER_D" in properties
-        or "INNER_" in properties
-        or "CLUSTER\x01" in properties
-    )
 
 
 def _pull(state: CoreState, header: bytes) -> list[bytes | memoryview] | None:

@@ -14,11 +14,9 @@ from zlib import crc32
 
 from orbitmq.core.state import ENTRY, CoreState, LogTail, Origin, Queue
 from orbitmq.ensure import ensure
-from orbitmq.wire.java import string_hash
 from orbitmq.wire.record import BLANK_SIZE, encode_blank
 from orbitmq.wire.sysflag import OUTSIDE_QUEUE
 
-TAG_CACHE_MAX = 10_000
 _WAIT = "\x02WAIT\x01true\x02"
 
 
@@ -89,16 +87,6 @@ def _roll(tail: LogTail, left: int) -> None:
     """Stage a blank record that fills the file: size, magic, zeros."""
     tail.parts.append(encode_blank(left).ljust(left, b"\0"))
     tail.end_offset += left
-
-
-def tag_code(tags: dict[str, int], tag: str) -> int:
-    """Give the hash of a tag from the bounded cache `tags`."""
-    code = tags.get(tag)
-    if code is None:
-        if len(tags) >= TAG_CACHE_MAX:
-            tags.clear()
-        code = tags[tag] = string_hash(tag)
-    return code
 
 
 def stored_properties(state: CoreState, properties: str) -> str:

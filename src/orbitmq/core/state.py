@@ -156,7 +156,6 @@ class CoreState:
         "send_answer",
         "store_id",
         "subscriptions",
-        "tags",
         "tail",
         "topics",
     )
@@ -170,8 +169,6 @@ class CoreState:
         """(group, topic) to what the group's members have subscribed to."""
         self.offsets: dict[str, dict[int, int]] = {}
         """`topic@group` to queue id to next offset to consume, as consumerOffset.json has it."""
-        self.tags: dict[str, int] = {}
-        """Tag to its code, bounded (see plain.tag_code)."""
         self.cluster_property = f"CLUSTER\x01{cluster}\x02"
         self.body_size_max = 4_194_304
         self.pull_count_max = 32

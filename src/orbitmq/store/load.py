@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from orbitmq.core import LogTail
 from orbitmq.errors import CorruptRecord
-from orbitmq.wire.java import string_hash
+from orbitmq.wire.expression import tag_code
 from orbitmq.wire.properties import TAGS, parse_properties
 from orbitmq.wire.record import BLANK_MAGIC, decode_record
 from orbitmq.wire.sysflag import enters_queue
@@ -75,7 +75,7 @@ def _scan_file(view: memoryview, file_offset: int) -> Iterator[Found]:
             record.queue_offset,
             record.log_offset,
             size,
-            string_hash(tag) if tag else 0,
+            tag_code(tag) if tag else 0,
             record.store_ms,
             takes_place=enters_queue(record.sys_flag),
         )

@@ -93,11 +93,6 @@ class Store:
         """Tell which queues got staged entries in this turn."""
         self._grown |= queues
 
-    @property
-    def has_staged(self) -> bool:
-        """Whether anything waits for `write_staged`."""
-        return bool(self.tail.parts)
-
     def write_staged(self) -> set[Queue]:
         """Write everything staged with one positioned write and give the queues that grew.
 

@@ -5,10 +5,7 @@ numbers, so a test can replay them; nothing secret is drawn from here.
 """
 
 import random
-from collections.abc import Sequence
-from typing import Protocol, TypeVar
-
-T = TypeVar("T")
+from typing import Protocol
 
 
 class Chance(Protocol):
@@ -28,8 +25,3 @@ class SystemChance:
     def below(self, limit: int) -> int:
         """Give a number from 0 to limit - 1."""
         return self._random.randrange(limit)
-
-
-def pick(chance: Chance, choices: Sequence[T]) -> T:
-    """Give one of `choices`, which must not be empty."""
-    return choices[chance.below(len(choices))]

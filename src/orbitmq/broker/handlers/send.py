@@ -9,13 +9,14 @@ refused by name, never stored as something else.
 
 from orbitmq.broker.context import Context
 from orbitmq.broker.topics import TOPIC_COUNT_MAX
-from orbitmq.core import Stamp, append, stored_properties, tag_code
+from orbitmq.core import Stamp, append, stored_properties
 from orbitmq.errors import RequestFailed
 from orbitmq.net.connection import Connection, Result
 from orbitmq.wire import properties as names
 from orbitmq.wire.bodies_namesrv import TopicConfig
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, encode_command, reply_to
+from orbitmq.wire.expression import tag_code
 from orbitmq.wire.fields import write_header
 from orbitmq.wire.headers_client import SendMessage, SendMessageAnswer, read_send
 from orbitmq.wire.message_id import encode_offset_id
@@ -53,7 +54,7 @@ def send_message(context: Context, request: Command, connection: Connection) -> 
         born_ms=header.born_ms,
         reconsume_times=header.reconsume_times,
         prepared_offset=0,
-        tags_code=tag_code(context.core.tags, tag) if tag else 0,
+        tags_code=tag_code(tag) if tag else 0,
     )
     queue = context.topics.queue(config, queue_id)
     context.core.tail.store_ms = max(context.core.tail.store_ms, context.clock.wall_ms())
