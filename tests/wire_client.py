@@ -46,6 +46,10 @@ class WireClient:
         self._socket.sendall(encode_command(command))
         return self._opaque
 
+    def send_bytes(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self._socket.sendall(data)
+
     def receive(self, timeout_s: float = LIMIT_S) -> Command:
         """Give the next command that arrives; raises TimeoutError when none does."""
         self._socket.settimeout(timeout_s)

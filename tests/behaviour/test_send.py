@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from orbitmq.wire.bodies_namesrv import ClusterInfo, DataVersion, TopicRoute
-from orbitmq.wire.command import Command
+from orbitmq.wire.command import Command, encode_command
 from orbitmq.wire.fastjson import read_json
 from orbitmq.wire.frame import BINARY, JSON
 from orbitmq.wire.message_id import decode_offset_id
@@ -237,3 +238,21 @@ def test_host_bits_from_a_sender_do_not_spoil_the_log(system: System, fresh_name
         fill(client, topic, [b"three"])
         records = list(scan_records(client.call(pull_request(topic, group, 0)).body))
         assert [record.body for record in records] == [b"one", b"evil", b"three"]
+
+
+def test_sends_before_a_broken_frame_are_answered_before_the_close(
+    system: System, fresh_name: Fresh
+) -> None:
+    """Symptom: what was stored in the turn of a protocol error was never answered."""
+    topic = fresh_name("T")
+    with WireClient(system.broker) as client:
+        fill(client, topic, [b"first"])
+        frames = b"".join(
+            encode_command(msgspec.structs.replace(send_request(topic), opaque=1000 + number))
+            for number in range(10)
+        )
+        client.send_bytes(frames + b"\xff" * 16)
+        opaques = [client.receive().opaque for _ in range(10)]
+        assert opaques == list(range(1000, 1010))
+        with pytest.raises(ConnectionError):
+            client.receive()

@@ -107,6 +107,7 @@ def publish(state: CoreState) -> bytes:
     tail = state.tail
     data = b"".join(tail.parts)
     tail.parts.clear()
+    tail.grown.clear()
     for topic in state.topics.values():
         for queue in topic.queues.values():
             queue.readable_offset = queue.next_offset

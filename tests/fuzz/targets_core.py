@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from orbitmq.config import parse_properties, write_properties
 from orbitmq.core import LogTail
-from orbitmq.errors import RemoteProtocolError, SettingError
+from orbitmq.errors import RemoteProtocolError, SettingError, StoreError
 from orbitmq.store.load import scan
 from orbitmq.wire.command import decode_command
 from orbitmq.wire.frame import FrameDecoder
@@ -81,7 +81,7 @@ def _small_log() -> bytes:
     return publish(state)
 
 
-ALLOWED = (RemoteProtocolError,)
+ALLOWED = (RemoteProtocolError, StoreError)
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "one read": fuzz_one_read,
     "scan of a log": fuzz_scan_of_a_log,

@@ -1,5 +1,6 @@
 """The skeleton store: what is acknowledged is readable, and is there after reopening."""
 
+import os
 import subprocess
 import sys
 import tarfile
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from orbitmq.core import CoreState, Queue, Stamp, append, gather
 from orbitmq.core.state import ENTRY
 from orbitmq.errors import DiskFull, StoreError
+from orbitmq.store.consume_queue import OpenFiles, QueueFiles
 from orbitmq.store.store import Store
 from orbitmq.wire.record import scan_records
 from orbitmq.world.files import SystemFiles
@@ -31,7 +33,6 @@ def open_store(folder: Path, files: SystemFiles | None = None) -> Store:
 def stage(store: Store, queue_id: int, body: bytes) -> Queue:
     queue = store.queue("T", queue_id)
     append(store.tail, queue, ORIGIN, Stamp(0, 0, 1, 0, 0, 0), body, b"")
-    store.note_grown({queue})
     return queue
 
 
@@ -203,3 +204,134 @@ def compare_entries(original: bytes, ours: bytes) -> int:
         assert is_address or mine[2] == theirs[2]
         count += theirs[1] > 0
     return count
+
+
+def test_a_refused_message_does_not_come_back_with_what_is_stored_after_it(tmp_path: Path) -> None:
+    """Symptom: of refused records only the first was blotted out; the others joined a later one."""
+    files = RefusingFiles()
+    store = open_store(tmp_path, files)
+    stage(store, 0, b"kept")
+    store.write_staged()
+    files.room[0] = 300
+    for body in (b"R1", b"R2", b"R3"):
+        stage(store, 0, body)
+    stage(store, 0, bytes(200))
+    with pytest.raises(DiskFull):
+        store.write_staged()
+    files.room[0] = 1 << 40
+    stage(store, 1, b"OK")
+    store.write_staged()
+    store.close()
+    reopened = open_store(tmp_path)
+    assert (read_all(reopened, 0), read_all(reopened, 1)) == ([b"kept"], [b"OK"])
+    reopened.close()
+
+
+def test_a_message_above_four_mebibytes_is_there_after_reopening(tmp_path: Path) -> None:
+    """Symptom: with a larger maxMessageSize a clean restart lost it and what followed."""
+    bodies = [b"a", bytes(6 << 20), b"c"]
+    store = Store(SystemFiles(), tmp_path, log_file_size=1 << 24)
+    for body in bodies:
+        stage(store, 0, body)
+    store.write_staged()
+    end = store.tail.end_offset
+    store.close()
+    reopened = Store(SystemFiles(), tmp_path, log_file_size=1 << 24)
+    assert (reopened.queue("T", 0).readable_offset, reopened.tail.end_offset) == (3, end)
+    reopened.close()
+
+
+def ten_messages(folder: Path) -> Path:
+    store = open_store(folder)
+    for number in range(10):
+        stage(store, 0, b"%04d" % number)
+    store.write_staged()
+    store.close()
+    return folder / "commitlog" / f"{0:020d}"
+
+
+def change(path: Path, old: bytes, new: bytes) -> None:
+    path.write_bytes(path.read_bytes().replace(old, new, 1))
+
+
+def test_damage_inside_the_log_is_refused_with_its_place_and_nothing_is_lost(
+    tmp_path: Path,
+) -> None:
+    """Symptom: one changed byte cut the log there silently, and the next send wrote over it."""
+    log = ten_messages(tmp_path)
+    change(log, b"0003", b"9999")
+    with pytest.raises(
+        StoreError, match=r"commitlog/0{20} at log offset \d+: a whole record follows"
+    ):
+        open_store(tmp_path)
+    change(log, b"9999", b"0003")
+    store = open_store(tmp_path)
+    assert len(read_all(store, 0)) == 10
+    store.close()
+
+
+def test_a_torn_last_record_is_cut_and_service_goes_on(tmp_path: Path) -> None:
+    log = ten_messages(tmp_path)
+    change(log, b"0009", b"00xx")
+    store = open_store(tmp_path)
+    stage(store, 0, b"next")
+    store.write_staged()
+    expected = [b"%04d" % number for number in range(9)] + [b"next"]
+    assert read_all(store, 0) == expected
+    store.close()
+    reopened = open_store(tmp_path)
+    assert read_all(reopened, 0) == expected
+    reopened.close()
+
+
+def test_a_missing_log_file_is_named(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for _ in range(3):
+        stage(store, 0, bytes(3_900))
+        store.write_staged()
+    store.close()
+    (tmp_path / "commitlog" / f"{LOG_FILE:020d}").unlink()
+    with pytest.raises(StoreError, match="the file before it is missing"):
+        open_store(tmp_path)
+
+
+def test_a_topic_that_was_deleted_and_made_again_starts_at_0(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for body in (b"old", b"old"):
+        stage(store, 0, body)
+    store.write_staged()
+    queue = store.queue("T", 0)
+    queue.next_offset = queue.readable_offset = queue.base_offset = 0
+    queue.entries.clear()
+    stage(store, 0, b"new")
+    store.write_staged()
+    store.close()
+    reopened = open_store(tmp_path)
+    assert read_all(reopened, 0) == [b"new"]
+    reopened.close()
+
+
+def test_queue_files_of_an_odd_size_hold_whole_entries(tmp_path: Path) -> None:
+    """Symptom: a file size that is no multiple of 20 made messages unreadable."""
+    store = Store(SystemFiles(), tmp_path, log_file_size=LOG_FILE, queue_file_size=50)
+    bodies = [b"%d" % number for number in range(10)]
+    for body in bodies:
+        stage(store, 0, body)
+    store.write_staged()
+    store.write_queues()
+    assert read_all(store, 0) == bodies
+    store.close()
+
+
+def test_open_queue_files_are_bounded(tmp_path: Path) -> None:
+    """Symptom: each queue kept two descriptors; many topics made the broker unable to start."""
+    opened = OpenFiles(SystemFiles(), QUEUE_FILE, count_max=3)
+    queues = [QueueFiles(opened, tmp_path / str(number)) for number in range(10)]
+    before = len(os.listdir("/proc/self/fd"))
+    for number, queue in enumerate(queues):
+        queue.write(0, ENTRY.pack(number, 1, 0))
+    assert len(os.listdir("/proc/self/fd")) <= before + 6
+    for number, queue in enumerate(queues):
+        assert queue.read(0, 1) == ENTRY.pack(number, 1, 0)
+    opened.close()
+    assert len(os.listdir("/proc/self/fd")) == before

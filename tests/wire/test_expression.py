@@ -110,3 +110,11 @@ def test_an_sql_subscription_has_no_tags() -> None:
 def test_a_subscription_without_any_tag_is_refused() -> None:
     with pytest.raises(RemoteProtocolError, match="names no tag"):
         complete_subscription(SubscriptionData(topic="T", sub_string="||"))
+
+
+def test_an_expression_has_a_limit_of_characters_and_of_tags() -> None:
+    """Symptom: one heartbeat with two million tags held the loop for seconds."""
+    assert len(TagFilter.parse("||".join(f"t{n}" for n in range(256))).tags) == 256
+    for expression in ("||".join(f"t{n}" for n in range(257)), "x" * 8_193):
+        with pytest.raises(RemoteProtocolError, match="limit"):
+            TagFilter.parse(expression)

@@ -120,8 +120,7 @@ class Context:
         while True:
             result = handle_one_read(self.core, data, start, origin, now_ms)
             self._count(connection, result)
-            if result.grown:
-                self.store.note_grown(result.grown)
+            if result.log_end > self.core.tail.written_offset:
                 self.stage_answers(connection, result.answers)
             elif result.answers:
                 connection.send_parts(result.answers)
@@ -142,7 +141,7 @@ class Context:
 
     def end_turn(self) -> None:
         """Write what is staged, let its answers go, wake the pulls that wait for it."""
-        if not self._staged:
+        if not self._staged and not self.core.tail.parts:
             return
         staged, self._staged = self._staged, []
         start = self.core.tail.written_offset
@@ -154,6 +153,10 @@ class Context:
             for connection, answers in staged:
                 connection.send_parts(_as_refusals(answers, str(error)))
             return
+        except Exception:  # what nobody foresaw: no sender may wait, none may be told "stored"
+            for connection, _ in staged:
+                connection.drop("internal-error")
+            raise
         self._write_sizes.observe(self.core.tail.written_offset - start)
         self._stored.value = self.store.message_count
         for connection, answers in staged:

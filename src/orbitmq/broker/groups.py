@@ -71,7 +71,7 @@ class GroupTable:
 
     def _adopt(self, config: SubscriptionGroupConfig) -> None:
         self._configs[config.group_name] = config
-        if config.consume_enable:
+        if config.consume_enable and config.consume_broadcast_enable:  # else the handler decides
             self._core.groups.add(config.group_name)
         else:
             self._core.groups.discard(config.group_name)

@@ -13,6 +13,8 @@ from orbitmq.core import CoreState, Gathered, PullStatus, Queue, gather
 from orbitmq.net.connection import Parts
 from orbitmq.net.later import Later
 
+HELD_PER_QUEUE_MAX = 4_096
+
 
 class HeldPull:
     """One held pull: what it asks for, and how far its queue was looked through."""
@@ -37,7 +39,12 @@ class LongPolls:
         return sum(map(len, self._held.values()))
 
     def hold(self, pull: Pull, timeout_s: float) -> Later:
-        """Keep a pull until its queue has something for it, at most `timeout_s`."""
+        """Keep a pull until its queue has something for it, at most `timeout_s`.
+
+        Above HELD_PER_QUEUE_MAX it is answered at once: every growth looks at every one of them.
+        """
+        if len(self._held.get(pull.queue, ())) >= HELD_PER_QUEUE_MAX:
+            timeout_s = 0.0
         held = HeldPull(pull, pull.queue_offset)
         self._held.setdefault(pull.queue, {})[held] = None
         held.later = Later(
@@ -50,7 +57,8 @@ class LongPolls:
         for queue in grown & self._held.keys():
             for held in list(self._held[queue]):
                 found = self._look(held)
-                if found.status is PullStatus.FOUND:
+                is_behind = found.next_offset < queue.readable_offset  # more than one look takes in
+                if found.status is PullStatus.FOUND or is_behind:
                     self._forget(held)
                     held.later.answer(found_parts(held.pull, found))
 

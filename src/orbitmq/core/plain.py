@@ -23,10 +23,11 @@ from orbitmq.core.plain_append import Stamp, append, stored_properties
 from orbitmq.core.plain_gather import Gathered, PullStatus, gather
 from orbitmq.core.state import CoreState, Origin, Queue, Subscription
 from orbitmq.errors import RemoteProtocolError
-from orbitmq.wire.command import FLAG_ONEWAY
-from orbitmq.wire.expression import tag_code
+from orbitmq.wire.command import FLAG_ONEWAY, HEADER_SIZE_MAX, LANGUAGE, VERSION
+from orbitmq.wire.expression import CACHED_TAG_CHARS_MAX, short_tag_code
 from orbitmq.wire.fields import Int32, Int64
 from orbitmq.wire.frame import FRAME_SIZE_MAX, Frame, cut_frame
+from orbitmq.wire.headers_client import PULL_COMMITS, PULL_HAS_SUBSCRIPTION
 from orbitmq.wire.properties import PROPERTIES_SIZE_MAX
 from orbitmq.wire.sysflag import SENDER_BITS
 
@@ -53,6 +54,7 @@ class ReadResult(NamedTuple):
     answers: list[bytes | memoryview]
     log_end: int
     grown: set[Queue]
+    """The queues that have grown in this turn so far; the store takes them with its write."""
     unknown: Frame | None
     sends: int
     """How many sends were handled, one-way ones included."""
@@ -62,7 +64,10 @@ class ReadResult(NamedTuple):
 class _SendFieldsV2(msgspec.Struct, gc=False):
     """The fields of a send that matter here, by their letters in code 310."""
 
+    a: msgspec.Raw  # producer group; required, not read here
     b: str  # topic
+    c: msgspec.Raw  # template topic
+    d: msgspec.Raw  # its queue count
     e: Int32  # queue id
     f: Int32  # sysFlag
     g: Int64  # born time
@@ -75,7 +80,10 @@ class _SendFieldsV2(msgspec.Struct, gc=False):
 class _SendFieldsV1(msgspec.Struct, gc=False):
     """The same under the long names of code 10."""
 
+    a: msgspec.Raw = msgspec.field(name="producerGroup")
     b: str = msgspec.field(name="topic")
+    c: msgspec.Raw = msgspec.field(name="defaultTopic")
+    d: msgspec.Raw = msgspec.field(name="defaultTopicQueueNums")
     e: Int32 = msgspec.field(name="queueId")
     f: Int32 = msgspec.field(name="sysFlag")
     g: Int64 = msgspec.field(name="bornTimestamp")
@@ -105,6 +113,7 @@ class _PullFields(msgspec.Struct, rename="camel", gc=False):
     max_msg_nums: Int32
     sys_flag: Int32
     commit_offset: Int64
+    suspend_timeout_millis: Int64
     sub_version: Int64
     subscription: str | None = None
     expression_type: str | None = None
@@ -127,15 +136,13 @@ _BAD_HEADER = (msgspec.DecodeError, ValueError, RecursionError)
 
 _PULL_ANSWER = (
     b'{"code":0,"extFields":{"suggestWhichBrokerId":"0","nextBeginOffset":"%d","minOffset":"%d",'
-    b'"maxOffset":"%d"},"flag":1,"language":"JAVA","opaque":%d,"remark":"FOUND",'
-    b'"serializeTypeCurrentRPC":"JSON","version":407}'
+    b'"maxOffset":"%d"},"flag":1,"language":"'
+    + LANGUAGE.encode()
+    + b'","opaque":%%d,"remark":"FOUND","serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
 )
 _PREFIX = struct.Struct(">iI")
 _PREFIXES = [_PREFIX.pack(4 + size, size) for size in range(1024)]
 """The first eight bytes of a frame without body, by header size."""
-
-_PULL_COMMITS = 1
-_PULL_BRINGS_EXPRESSION = 4
 
 
 def handle_one_read(
@@ -148,16 +155,16 @@ def handle_one_read(
     tail = state.tail
     tail.store_ms = max(tail.store_ms, now_ms)
     answers: list[bytes | memoryview] = []
-    grown: set[Queue] = set()
     sends = pulls = pulled_size = 0
     position, end = start, len(data)
     while end - position >= 8:
         length, header_size = _PREFIX.unpack_from(data, position)
-        if not header_size <= length - 4 <= FRAME_SIZE_MAX - 8:
-            break  # a binary header (its type is in the upper byte), or no frame at all
+        if header_size > HEADER_SIZE_MAX or not header_size <= length - 4 <= FRAME_SIZE_MAX - 8:
+            break  # a binary header (its type is in the upper byte), too much, or no frame at all
         frame_end = position + 4 + length
         if frame_end > end or pulled_size > PULLED_SIZE_MAX:
-            return ReadResult(position, answers, tail.end_offset, grown, None, sends, pulls)
+            unknown = None
+            return ReadResult(position, answers, tail.end_offset, tail.grown, unknown, sends, pulls)
         body_start = position + 8 + header_size
         header = data[position + 8 : body_start]
         if header.startswith(_PULL):
@@ -168,7 +175,7 @@ def handle_one_read(
             answers += parts
             pulled_size += sum(map(len, parts))
         else:
-            answer = _send(state, header, data[body_start:frame_end], origin, grown)
+            answer = _send(state, header, data[body_start:frame_end], origin)
             if answer is None:
                 break
             sends += 1
@@ -178,7 +185,7 @@ def handle_one_read(
     unknown = _next_frame(data, position)
     if unknown is not None:
         position += 8 + len(unknown.header) + len(unknown.body)
-    return ReadResult(position, answers, tail.end_offset, grown, unknown, sends, pulls)
+    return ReadResult(position, answers, tail.end_offset, tail.grown, unknown, sends, pulls)
 
 
 def _next_frame(data: bytes, position: int) -> Frame | None:
@@ -188,9 +195,7 @@ def _next_frame(data: bytes, position: int) -> Frame | None:
         return None  # rule 4
 
 
-def _send(
-    state: CoreState, header: bytes, body: bytes, origin: Origin, grown: set[Queue]
-) -> bytes | None:
+def _send(state: CoreState, header: bytes, body: bytes, origin: Origin) -> bytes | None:
     """Stage a message and give its answer (empty for a one-way send); None if it is not ours."""
     try:
         if header.startswith(_SEND_V2):
@@ -226,13 +231,15 @@ def _send(
         if tag_at and properties[tag_at - 1] != "\x02":
             return None  # the end of another name: let the exact parser look
         tag_end = properties.find("\x02", tag_at)
-        code = tag_code(properties[tag_at + 5 : tag_end if tag_end > 0 else None])
+        tag = properties[tag_at + 5 : tag_end if tag_end > 0 else None]
+        if not 0 < len(tag) <= CACHED_TAG_CHARS_MAX:
+            return None
+        code = short_tag_code(tag)
     stored = stored_properties(state, properties).encode()
     if len(stored) > PROPERTIES_SIZE_MAX:
         return None
     stamp = (fields.h, sys_flag, fields.g, 0, 0, code)
     log_offset = append(state.tail, queue, origin, stamp, body, stored)
-    grown.add(queue)
     if request.flag:
         return b""
     answer = state.send_answer % (
@@ -264,7 +271,7 @@ def _pull(state: CoreState, header: bytes) -> list[bytes | memoryview] | None:
     found = gather(state, queue, fields.queue_offset, fields.max_msg_nums, subscription.codes)
     if found.status is not PullStatus.FOUND:
         return None
-    if fields.sys_flag & _PULL_COMMITS and not _commit(state, fields):
+    if fields.sys_flag & PULL_COMMITS and not _commit(state, fields):
         return None
     answer = _PULL_ANSWER % (
         found.next_offset,
@@ -284,7 +291,7 @@ def _subscription(state: CoreState, fields: _PullFields) -> Subscription | None:
     group = fields.consumer_group
     if fields.sys_flag & ~7 or group not in state.groups:
         return None
-    if fields.sys_flag & _PULL_BRINGS_EXPRESSION:
+    if fields.sys_flag & PULL_HAS_SUBSCRIPTION:
         is_all = fields.subscription == "*" and fields.expression_type in (None, "TAG")
         return EVERYTHING if is_all else None
     subscription = state.subscriptions.get((group, fields.topic))

@@ -78,6 +78,7 @@ def append(
     )
     tail.end_offset = log_offset + size
     if not sys_flag & OUTSIDE_QUEUE:
+        tail.grown.add(queue)
         queue.entries += ENTRY.pack(log_offset, size, tags_code)
         queue.next_offset = queue_offset + 1
     return log_offset

@@ -15,6 +15,10 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+import msgspec
+
+from orbitmq.errors import SettingError
+from orbitmq.wire.command import LANGUAGE, VERSION
 from orbitmq.wire.record import MAGIC_V1, MAGIC_V2, layout_of
 from orbitmq.wire.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
@@ -22,12 +26,21 @@ ENTRY = struct.Struct(">qiq")
 """A queue entry: log offset, record size, tags code."""
 
 ENTRY_SIZE = ENTRY.size
+REGION_CHARS_MAX = 64
 
 
 class LogTail:
     """The end of the log: where the next record goes and what is staged for the next write."""
 
-    __slots__ = ("end_offset", "file_size", "parts", "store_ms", "views", "written_offset")
+    __slots__ = (
+        "end_offset",
+        "file_size",
+        "grown",
+        "parts",
+        "store_ms",
+        "views",
+        "written_offset",
+    )
 
     def __init__(self, file_size: int, end_offset: int) -> None:
         self.file_size = file_size
@@ -36,6 +49,8 @@ class LogTail:
         self.written_offset = end_offset
         """The end of what the kernel has; [written_offset, end_offset) is staged in `parts`."""
         self.parts: list[bytes | memoryview] = []
+        self.grown: set[Queue] = set()
+        """The queues that have entries of what is staged."""
         self.store_ms = 0
         """The store time of the next record; never goes back, whatever the wall clock does."""
         self.views: dict[int, memoryview] = {}
@@ -180,9 +195,12 @@ class CoreState:
 
 def _send_answer(region: str) -> bytes:
     """Give the template of a send answer: store id, log offset, queue id, queue offset, opaque."""
+    if len(region) > REGION_CHARS_MAX:
+        raise SettingError(f"regionId has {len(region)} characters, limit {REGION_CHARS_MAX}")
     return (
-        b'{"code":0,"extFields":{"msgId":"%b%016X","queueId":"%d","queueOffset":"%d","MSG_REGION":"'
-        + region.replace("%", "%%").encode()
-        + b'","TRACE_ON":"true"},"flag":1,"language":"JAVA","opaque":%d,'
-        b'"serializeTypeCurrentRPC":"JSON","version":407}'
+        b'{"code":0,"extFields":{"msgId":"%b%016X","queueId":"%d","queueOffset":"%d","MSG_REGION":'
+        + msgspec.json.encode(region).replace(b"%", b"%%")
+        + b',"TRACE_ON":"true"},"flag":1,"language":"'
+        + LANGUAGE.encode()
+        + b'","opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
     )

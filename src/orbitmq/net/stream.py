@@ -62,6 +62,7 @@ class Stream(asyncio.Protocol):
         self._is_dialled = is_dialled
         self._is_first_read = not is_dialled
         self._is_lost = False
+        self._is_finished = False
         self._is_dropped = False
         self._backlog = b""
         self._is_halted = False
@@ -111,8 +112,11 @@ class Stream(asyncio.Protocol):
             self._turn.touch(self)
 
     def send_parts(self, parts: Sequence[bytes | memoryview]) -> None:
-        """Queue an encoded frame that comes in pieces."""
-        if self.closed:
+        """Queue encoded frames that come in pieces.
+
+        In the turn of its end a connection still takes them: what was asked before is answered.
+        """
+        if self._is_finished:
             return
         self._out += parts
         self._out_bytes += sum(map(len, parts))
@@ -128,6 +132,7 @@ class Stream(asyncio.Protocol):
         if self._out_bytes and (self._tls is None or self._tls.is_ready):
             self._write_out()
         if self.closed:
+            self._is_finished = True
             if self._tls is not None:
                 self._transport.write(self._tls.farewell())
             self._transport.close()
@@ -342,7 +347,7 @@ class Stream(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Clean up: the socket is gone (called by the transport)."""
-        self._is_lost = True
+        self._is_lost = self._is_finished = True
         if not self.closed:
             self._end(_lost_reason(exc))
         self._out, self._out_bytes = [], 0
@@ -367,7 +372,7 @@ class Stream(asyncio.Protocol):
             self._end(reason)
         if not self._is_lost:
             self._transport.abort()
-            self._is_dropped = True
+            self._is_dropped = self._is_finished = True
             self._out, self._out_bytes = [], 0
             self.measure()
 

@@ -16,6 +16,8 @@ from orbitmq.core import LogTail
 from orbitmq.errors import StoreError
 from orbitmq.world.files import BigFile, Files
 
+BLOT_SIZE = 65_536
+
 
 class CommitLog:
     """Writes, maps and syncs the files of one log."""
@@ -50,8 +52,8 @@ class CommitLog:
                 self._file(number).write_at(position, piece)
                 self._unsynced.add(number)
                 done += len(piece)
-        except StoreError:
-            self._blot(log_offset)
+        except BaseException:
+            self._blot(log_offset, len(data))
             raise
 
     def sync(self) -> None:
@@ -77,8 +79,18 @@ class CommitLog:
             self._tail.views[number] = file.view()
         return file
 
-    def _blot(self, log_offset: int) -> None:
-        """Overwrite size and magic of the first refused record, if it got that far."""
-        number, position = divmod(log_offset, self._tail.file_size)
+    def _blot(self, log_offset: int, size: int) -> None:
+        """Write zeros over what a refused write left: as far as it got, its space exists.
+
+        Not only over its first record: those behind it are whole, and a later write that ends where
+        one of them begins would bring it back.
+        """
+        end = log_offset + size
         with contextlib.suppress(StoreError):
-            self._file(number).write_at(position, bytes(8))
+            while log_offset < end:
+                number, position = divmod(log_offset, self._tail.file_size)
+                piece = min(BLOT_SIZE, end - log_offset, self._tail.file_size - position)
+                if number not in self._open:
+                    return
+                self._open[number].write_at(position, bytes(piece))
+                log_offset += piece

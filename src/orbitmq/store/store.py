@@ -20,7 +20,7 @@ from orbitmq.core.state import ENTRY
 from orbitmq.ensure import ensure
 from orbitmq.errors import StoreError
 from orbitmq.store.commit_log import CommitLog
-from orbitmq.store.consume_queue import QueueFiles
+from orbitmq.store.consume_queue import OpenFiles, QueueFiles
 from orbitmq.store.load import Found, scan
 from orbitmq.wire.record import BLANK_SIZE
 from orbitmq.world.files import Files
@@ -49,23 +49,25 @@ class Store:
         log_file_size: int = LOG_FILE_SIZE,
         queue_file_size: int = QUEUE_FILE_SIZE,
     ) -> None:
-        self._files = files
         self._folder = folder
-        self._queue_file_size = queue_file_size
+        self._open_files = OpenFiles(files, -(-queue_file_size // ENTRY.size) * ENTRY.size)
         self._queues: dict[tuple[str, int], Queue] = {}
         self._queue_files: dict[tuple[str, int], QueueFiles] = {}
-        self._grown: set[Queue] = set()
         self._unwritten: set[Queue] = set()
         self.message_count = 0
         """Messages published since the store was opened."""
         files.make_folder(folder)
         self._lock = files.lock(folder / "lock")
         self.tail = LogTail(log_file_size, 0)
-        self._log = CommitLog(files, folder / "commitlog", self.tail)
-        for found in scan(self.tail, self._log.file_numbers):
-            self._follow(found)
-        self.tail.written_offset = self.tail.end_offset
-        self.write_queues()
+        try:
+            self._log = CommitLog(files, folder / "commitlog", self.tail)
+            for found in scan(self.tail, self._log.file_numbers):
+                self._follow(found)
+            self.tail.written_offset = self.tail.end_offset
+            self.write_queues()
+        except BaseException:
+            self._lock.release()
+            raise
 
     def queue(self, topic: str, queue_id: int) -> Queue:
         """Give the queue, made empty when nothing was ever in it."""
@@ -73,7 +75,7 @@ class Store:
         queue = self._queues.get(key)
         if queue is None:
             folder = self._folder / "consumequeue" / topic / str(queue_id)
-            queue_files = QueueFiles(self._files, folder, self._queue_file_size)
+            queue_files = QueueFiles(self._open_files, folder)
             queue = self._queues[key] = Queue(topic, queue_id, 0, queue_files)
             self._queue_files[key] = queue_files
         return queue
@@ -89,10 +91,6 @@ class Store:
             counts[topic] = max(counts.get(topic, 0), queue_id + 1)
         return counts
 
-    def note_grown(self, queues: set[Queue]) -> None:
-        """Tell which queues got staged entries in this turn."""
-        self._grown |= queues
-
     def write_staged(self) -> set[Queue]:
         """Write everything staged with one positioned write and give the queues that grew.
 
@@ -104,10 +102,10 @@ class Store:
             tail.written_offset + len(data) == tail.end_offset,
             "staged bytes and log end disagree",
         )
-        grown, self._grown = self._grown, set()
+        grown, tail.grown = tail.grown, set()
         try:
             self._log.write(tail.written_offset, data)
-        except StoreError:
+        except BaseException:
             self._take_back(grown)
             raise
         tail.parts.clear()
@@ -137,8 +135,7 @@ class Store:
         """Write, sync and close everything and let the folder go."""
         self.write_queues()
         self._log.close()
-        for queue_files in self._queue_files.values():
-            queue_files.close()
+        self._open_files.close()
         self._lock.release()
 
     def _follow(self, found: Found) -> None:
@@ -147,13 +144,17 @@ class Store:
         if not found.takes_place:
             return
         queue = self.queue(found.topic, found.queue_id)
-        if queue.next_offset == 0 and found.queue_offset > 0:  # the older part was removed
+        is_first = queue.next_offset == 0  # the older part may have been removed
+        is_anew = found.queue_offset == 0  # the topic may have been deleted and made again
+        if is_first or is_anew:
+            queue.entries.clear()
             queue.base_offset = queue.min_offset = queue.next_offset = found.queue_offset
-        ensure(
-            found.queue_offset == queue.next_offset,
-            f"record at {found.log_offset} is number {found.queue_offset} of {found.topic} "
-            f"{found.queue_id}, expected {queue.next_offset}",
-        )
+        if found.queue_offset != queue.next_offset:
+            raise StoreError(
+                f"damage in the log: the record at log offset {found.log_offset} is number "
+                f"{found.queue_offset} of topic {found.topic}, queue {found.queue_id}, where "
+                f"{queue.next_offset} is due; nothing was changed. Bring the log back from a copy"
+            )
         queue.entries += ENTRY.pack(found.log_offset, found.size, found.tags_code)
         queue.next_offset = queue.readable_offset = found.queue_offset + 1
         self._unwritten.add(queue)

@@ -23,10 +23,22 @@ ALL = "*"
 TAG_SEPARATOR = "||"
 
 
+EXPRESSION_CHARS_MAX = 8_192
+TAG_COUNT_MAX = 256
+"""What one subscription may cost; the originals have no limits."""
+
+CACHED_TAG_CHARS_MAX = 255
+
+
 @lru_cache(maxsize=4096)
+def short_tag_code(tag: str) -> int:
+    """Give the code of a tag of at most CACHED_TAG_CHARS_MAX characters, remembered."""
+    return string_hash(tag)
+
+
 def tag_code(tag: str) -> int:
     """Give the code of a tag as queue entries hold it; 0 for no tag."""
-    return string_hash(tag)
+    return short_tag_code(tag) if len(tag) <= CACHED_TAG_CHARS_MAX else string_hash(tag)
 
 
 class TagFilter(msgspec.Struct, frozen=True):
@@ -44,11 +56,15 @@ class TagFilter(msgspec.Struct, frozen=True):
         """
         if not expression or expression == ALL:
             return cls()
+        if len(expression) > EXPRESSION_CHARS_MAX:
+            raise _too_much(f"{len(expression)} characters", EXPRESSION_CHARS_MAX)
         tags = frozenset(filter(None, map(str.strip, expression.split(TAG_SEPARATOR))))
         if not tags:
             raise RemoteProtocolError(
                 "tag-expression", f"{expression[:80]!r} names no tag; write * for all messages"
             )
+        if len(tags) > TAG_COUNT_MAX:
+            raise _too_much(f"{len(tags)} tags", TAG_COUNT_MAX)
         return cls(tags, frozenset(map(tag_code, tags)))
 
     @property
@@ -63,6 +79,10 @@ class TagFilter(msgspec.Struct, frozen=True):
     def matches_tag(self, tag: str | None) -> bool:
         """Whether a message passes by its tag itself, as a client decides."""
         return not self.tags or tag in self.tags
+
+
+def _too_much(what: str, limit: int) -> RemoteProtocolError:
+    return RemoteProtocolError("tag-expression", f"{what} in an expression, limit {limit}")
 
 
 def complete_subscription(subscription: SubscriptionData) -> SubscriptionData:

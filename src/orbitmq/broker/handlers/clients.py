@@ -21,6 +21,9 @@ from orbitmq.wire.headers_client import (
 )
 from orbitmq.wire.names import group_fault, retry_topic
 
+NAME_CHARS_MAX = 1_024
+"""Of client ids and producer groups: traces make long ones."""
+
 
 def heart_beat(context: Context, request: Command, connection: Connection) -> Result:
     """Take in a client's groups and subscriptions; the client is registered when we answer."""
@@ -73,10 +76,11 @@ def notify_changed(context: Context, groups: set[str]) -> None:
 
 
 def _check_names(heartbeat: Heartbeat) -> None:
-    for consumer in heartbeat.consumer_data_set:
-        fault = group_fault(consumer.group_name)
-        if fault is not None:
-            raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
+    names = [heartbeat.client_id, *(data.group_name for data in heartbeat.producer_data_set)]
+    faults = [group_fault(data.group_name) for data in heartbeat.consumer_data_set]
+    faults += [f"{name[:40]}… is too long a name" for name in names if len(name) > NAME_CHARS_MAX]
+    for fault in filter(None, faults):
+        raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
 
 
 def _prepare_group(context: Context, group: str) -> None:

@@ -61,7 +61,6 @@ def send_message(context: Context, request: Command, connection: Connection) -> 
     log_offset = append(
         context.core.tail, queue, context.origin(connection), stamp, request.body, stored
     )
-    context.store.note_grown({queue})
     answer = SendMessageAnswer(
         msg_id=encode_offset_id(context.store_host, log_offset),
         queue_id=queue_id,
