@@ -54,10 +54,10 @@ fuzz: $(VENV)/.dev
 	ORBITMQ_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest tests/fuzz --timeout 3600
 
 docs: $(VENV)/.dev
-	$(BIN)/python tools/behaviours_page.py
-	$(BIN)/python tools/settings_page.py
-	$(BIN)/python tools/commands_page.py
-	$(BIN)/python tools/metrics_page.py
+	$(BIN)/python -m tools.behaviours_page
+	$(BIN)/python -m tools.settings_page
+	$(BIN)/python -m tools.commands_page
+	$(BIN)/python -m tools.metrics_page
 
 demo:
 	@echo "make demo: the order stream into Spark does not exist yet; it comes with the Spark pipeline." >&2; exit 1

@@ -3,7 +3,7 @@
 In: the argument parsers of `orbitmq`. Out: the page, or with --check exit code 1 when it is out of
 date. Every command has a heading; its text is what `--help` prints.
 
-    python tools/commands_page.py [--check]
+    python -m tools.commands_page [--check]
 """
 
 import argparse
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from orbitmq.cli.main import make_parser
 from orbitmq.cli.mqnamesrv import make_parser as make_mqnamesrv_parser
+from tools.pages import write_or_check
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "commands.md"
 HEAD = """\
@@ -44,14 +45,7 @@ def help_texts() -> Iterator[tuple[str, str]]:
 
 def main(arguments: list[str]) -> int:
     """Write the page, or check it."""
-    page = render_page()
-    if "--check" in arguments:
-        is_current = PAGE.exists() and PAGE.read_text() == page
-        if not is_current:
-            sys.stderr.write(f"{PAGE.name} is out of date: run python tools/commands_page.py\n")
-        return 0 if is_current else 1
-    PAGE.write_text(page)
-    return 0
+    return write_or_check(PAGE, render_page(), arguments, "commands_page")
 
 
 if __name__ == "__main__":

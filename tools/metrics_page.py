@@ -3,7 +3,7 @@
 In: a registry filled by starting both on free ports in a scratch folder. Out: the page, or with
 --check exit code 1 when it is out of date.
 
-    python tools/metrics_page.py [--check]
+    python -m tools.metrics_page [--check]
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from orbitmq.metrics import Registry
 from orbitmq.namesrv.namesrv import NameServer
 from orbitmq.net.turn import Turn
 from orbitmq.world.net import run
+from tools.pages import write_or_check
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference" / "metrics.md"
 HEAD = """\
@@ -59,13 +60,7 @@ def main(arguments: list[str]) -> int:
     """Write the page, or check it."""
     with tempfile.TemporaryDirectory() as folder:
         page = render_page(run(collect(Path(folder))))
-    if "--check" in arguments:
-        is_current = PAGE.exists() and PAGE.read_text() == page
-        if not is_current:
-            sys.stderr.write(f"{PAGE.name} is out of date: run python tools/metrics_page.py\n")
-        return 0 if is_current else 1
-    PAGE.write_text(page)
-    return 0
+    return write_or_check(PAGE, page, arguments, "metrics_page")
 
 
 if __name__ == "__main__":

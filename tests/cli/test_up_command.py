@@ -208,7 +208,7 @@ def test_three_lines_say_what_to_try_and_stdout_has_the_ready_line_only(tmp_path
         assert running.process.stdout is not None
         assert running.process.stdout.read() == ""
         errors = running.errors()
-    assert [line for line in errors.splitlines() if re.search(r"orbitmq\.up [123]\. ", line)]
+    assert re.findall(r"orbitmq\.up (\d)\. ", errors) == ["1", "2", "3"]
     assert running.namesrv in errors
 
 
@@ -231,6 +231,22 @@ def test_a_folder_that_is_open_already_is_refused_in_one_sentence(tmp_path: Path
         assert second.returncode == 1
         assert "another process has" in second.stderr
         assert running.process.poll() is None
+
+
+@pytest.mark.parametrize("name", ["store/lock", "store/config/topics.json"])
+def test_a_folder_in_the_place_of_a_file_is_named_in_one_sentence(
+    tmp_path: Path, name: str
+) -> None:
+    """Symptom: a traceback instead of the file's name."""
+    (tmp_path / name).mkdir(parents=True)
+    command = [sys.executable, "-m", "orbitmq", "up", "--data-dir", str(tmp_path)]
+    command += ["--namesrv-port", "0", "--broker-port", "0"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 1
+    told = [line for line in ended.stderr.splitlines() if line.startswith("orbitmq up: ")]
+    assert len(told) == 1
+    assert f"{tmp_path / name}: Is a directory" in told[0]
+    assert "Traceback" not in ended.stderr
 
 
 def test_metrics_are_shown_on_their_port(tmp_path: Path) -> None:

@@ -335,3 +335,21 @@ def test_open_queue_files_are_bounded(tmp_path: Path) -> None:
         assert queue.read(0, 1) == ENTRY.pack(number, 1, 0)
     opened.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_disk_that_is_full_at_the_stop_does_not_keep_the_folder_locked(tmp_path: Path) -> None:
+    """Symptom: when the last write of a stop failed, log sync and lock release were skipped."""
+    files = RefusingFiles()
+    store = open_store(tmp_path, files)
+    stage(store, 0, b"kept")
+    store.write_staged()
+    files.room[0] = 0
+    with pytest.raises(DiskFull):
+        store.close()
+    reopened = open_store(tmp_path)
+    assert read_all(reopened, 0) == [b"kept"]
+    reopened.close()
+    program = (
+        "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "lock")], check=True, timeout=30)

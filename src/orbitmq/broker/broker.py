@@ -2,12 +2,18 @@
 
 In: settings, a data folder, the loop's turn. Out: a broker that serves clients and is registered.
 
-Start: store (reads its log), tables, server, system topics, registration; then the routines that
-write behind, sync, save, expire and register again. Stop: no new requests, goodbye to the name
-servers, tables saved, store closed.
+Start: store (reads its log), tables, server, registration; then the routines that write behind,
+sync, save, expire and register again. Stop: no new requests, goodbye to the name servers, tables
+saved, store closed.
+
+Rules:
+1. A routine outlives its failures. A table that could not be saved is tried again.
+2. Each step of a stop is taken, also when one before it failed; the first failure is raised last.
+3. What runs in a thread is waited for before a stop writes or closes the same files.
 """
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -18,7 +24,7 @@ from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.handlers.clients import notify_changed
 from orbitmq.broker.offsets import OffsetTable
 from orbitmq.broker.registration import Identity, Registration
-from orbitmq.broker.system_topics import system_topics
+from orbitmq.broker.table import TableFile
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config.broker import BrokerSettings
 from orbitmq.core import CoreState
@@ -42,6 +48,8 @@ log = logging.getLogger(__name__)
 EXPIRY_SCAN_S = 10.0
 TABLE_SAVE_S = 0.5
 
+Step = Callable[[], Awaitable[None]]
+
 
 class Broker:
     """One broker process's worth of parts. `address` is known once it has started."""
@@ -59,6 +67,7 @@ class Broker:
         self._turn = turn
         self._registry = registry
         self._routines: list[asyncio.Task[None]] = []
+        self._in_threads: set[asyncio.Task[None]] = set()
         self._registration: Registration | None = None
         self.address = ""
         files, clock = files or SystemFiles(), SystemClock()
@@ -82,7 +91,7 @@ class Broker:
         tables = Tables(
             store=self._store,
             core=core,
-            topics=TopicTable(files, config, core, self._store, clock),
+            topics=TopicTable(files, config, core, self._store, clock, settings),
             groups=groups,
             offsets=OffsetTable(files, config, core),
         )
@@ -108,9 +117,6 @@ class Broker:
         host = Host(settings.broker_ip1 or reachable_address(settings.bind_address), port)
         self.address = str(host)
         self._context.set_store_host(host)
-        for config in system_topics(settings):
-            if self._context.topics.find(config.topic_name) is None:
-                self._context.topics.put(config)
         self._registration = registration = Registration(
             Identity(
                 cluster=settings.broker_cluster_name,
@@ -133,20 +139,35 @@ class Broker:
         return [Peer(address, self._turn, tls=tls) for address in addresses if address]
 
     async def stop(self) -> None:
-        """Stop serving, say goodbye, save everything, close; also after a failed start."""
-        await self._server.stop()
+        """Stop serving, say goodbye, save everything, close; also after a failed start.
+
+        Raises the first failure, after every step has been taken.
+        """
+        await _take_all(
+            self._server.stop,
+            self._end_routines,
+            self._say_goodbye,
+            self._mark_offsets,
+            self._save_tables,
+            self._close_store,
+        )
+
+    async def _end_routines(self) -> None:
         for routine in self._routines:
             routine.cancel()
         await asyncio.gather(*self._routines, return_exceptions=True)
+        await asyncio.gather(*self._in_threads, return_exceptions=True)
+
+    async def _say_goodbye(self) -> None:
         if self._registration is not None:
             await self._registration.unregister()
-        self._context.offsets.mark_if_changed()
-        await self._save_tables()
+
+    async def _close_store(self) -> None:
         self._store.close()
 
     def _begin_routines(self, registration: Registration) -> None:
         settings = self._settings
-        routines: list[tuple[float, Callable[[], Awaitable[None]]]] = [
+        routines: list[tuple[float, Step]] = [
             (settings.flush_interval_commit_log / 1000, self._sync),
             (settings.flush_interval_consume_queue / 1000, self._write_queues),
             (settings.flush_consumer_offset_interval / 1000, self._mark_offsets),
@@ -157,10 +178,19 @@ class Broker:
             asyncio.create_task(_every(period_s, action)) for period_s, action in routines
         ]
         period_s = settings.register_name_server_period / 1000
-        self._routines.append(asyncio.create_task(registration.keep_registered(period_s)))
+        self._routines.append(
+            asyncio.create_task(_every(0.0, lambda: registration.keep_registered(period_s)))
+        )
+
+    async def _in_thread(self, action: Callable[[], None]) -> None:
+        """Run in a thread; a cancelled caller leaves it to `_end_routines` to wait for it."""
+        work = asyncio.create_task(asyncio.to_thread(action))
+        self._in_threads.add(work)
+        work.add_done_callback(self._in_threads.discard)
+        await asyncio.shield(work)
 
     async def _sync(self) -> None:
-        await asyncio.to_thread(self._store.sync)
+        await self._in_thread(self._store.sync)
 
     async def _write_queues(self) -> None:
         self._store.write_queues()
@@ -170,10 +200,17 @@ class Broker:
 
     async def _save_tables(self) -> None:
         context = self._context
-        for table in (context.topics, context.groups, context.offsets):
-            save = table.file.take()
-            if save is not None:
-                await asyncio.to_thread(save)
+        await _take_all(
+            *(
+                functools.partial(self._save, table.file)
+                for table in (context.topics, context.groups, context.offsets)
+            )
+        )
+
+    async def _save(self, file: TableFile) -> None:
+        save = file.take()
+        if save is not None:
+            await self._in_thread(save)
 
     async def _expire_clients(self) -> None:
         context = self._context
@@ -183,7 +220,7 @@ class Broker:
         notify_changed(self._context, self._context.clients.connection_closed(connection))
 
 
-async def _every(period_s: float, action: Callable[[], Awaitable[None]]) -> None:
+async def _every(period_s: float, action: Step) -> None:
     """Do something again and again; a failure is reported and does not end it."""
     while True:
         await asyncio.sleep(period_s)
@@ -191,3 +228,20 @@ async def _every(period_s: float, action: Callable[[], Awaitable[None]]) -> None
             await action()
         except (MQError, OSError) as error:
             log.error("%s", error)
+        except Exception:  # a bug of ours: the routine is needed all the more
+            log.exception("a routine of the broker failed; it goes on")
+
+
+async def _take_all(*steps: Step) -> None:
+    """Take each step, also when one before it failed; raises the first failure at the end."""
+    first: Exception | None = None
+    for step in steps:
+        try:
+            await step()
+        except Exception as error:
+            if first is None:
+                first = error
+            else:
+                log.error("%s", error)
+    if first is not None:
+        raise first

@@ -30,7 +30,7 @@ class OffsetTable:
         saved = self.file.load(_OffsetTable)
         if saved is not None:
             core.offsets.update(saved.offset_table)
-        self._saved = self._copy()
+        self._seen = self._copy()
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Store the next offset to consume; a negative one is ignored."""
@@ -42,10 +42,13 @@ class OffsetTable:
         return self._core.offsets.get(f"{topic}@{group}", {}).get(queue_id)
 
     def mark_if_changed(self) -> None:
-        """Mark the file for saving when any offset moved since the last time."""
+        """Mark the file for saving when any offset moved since the last time.
+
+        A save that fails marks the file by itself, so what was seen once need not be seen again.
+        """
         offsets = self._copy()
-        if offsets != self._saved:
-            self._saved = offsets
+        if offsets != self._seen:
+            self._seen = offsets
             self.file.mark()
 
     def snapshot(self) -> _OffsetTable:

@@ -4,7 +4,8 @@ In: changes of the table. Out: the file, in the original's form, and its `.bak`.
 
 Rules:
 1. A change marks the table; the broker's saver writes marked tables, in a thread, one by one.
-2. For a file that is missing or empty its `.bak` is read, as the original does. One that cannot be
+2. A save that fails marks the table again: what is in memory is written by the next save.
+3. For a file that is missing or empty its `.bak` is read, as the original does. One that cannot be
    read is an error that names it: nothing is overwritten because it could not be understood.
 """
 
@@ -34,10 +35,18 @@ class TableFile:
         """Give what the file or else its backup holds; None when there is neither."""
         backup = self._path.with_name(self._path.name + ".bak")
         for path in (self._path, backup):
-            data = self._files.read(path)
+            data = self._read(path)
             if data:
                 return self._parse(path, data, body_type)
         return None
+
+    def _read(self, path: Path) -> bytes | None:
+        try:
+            return self._files.read(path)
+        except OSError as error:
+            raise StoreError(
+                f"cannot read {path}: {error.strerror}; it must be a file that this user may read"
+            ) from error
 
     def _parse(self, path: Path, data: bytes, body_type: type[T]) -> T:
         try:
@@ -54,10 +63,17 @@ class TableFile:
     def take(self) -> Callable[[], None] | None:
         """Give the action that saves the table as it is now, or None when nothing has changed.
 
-        The action may run in a thread: it touches the file only.
+        The action may run in a thread: it touches the file only, and the mark when it fails.
         """
         if not self._is_marked:
             return None
         self._is_marked = False
         data = write_json(self._snapshot(), standard=False)
-        return lambda: self._files.replace(self._path, data, keep_backup=True)
+        return lambda: self._save(data)
+
+    def _save(self, data: bytes) -> None:
+        try:
+            self._files.replace(self._path, data, keep_backup=True)
+        except BaseException:
+            self._is_marked = True
+            raise

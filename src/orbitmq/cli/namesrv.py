@@ -13,9 +13,8 @@ from typing import NamedTuple
 from orbitmq.cli.process import (
     add_metrics_argument,
     add_settings_arguments,
+    given_settings,
     log_to_stderr,
-    read_overrides,
-    read_settings_file,
     run_command,
     say,
     serve,
@@ -68,15 +67,8 @@ def _run(arguments: argparse.Namespace) -> int:
     files = SystemFiles()
     folder = Path(arguments.data_dir) / FOLDER_NAME
     flags = {"bindAddress": arguments.host, "listenPort": arguments.port}
-    overrides = read_overrides(arguments.overrides)
-    overrides |= {key: str(value) for key, value in flags.items() if value is not None}
-    start = load_start(
-        files,
-        folder,
-        read_settings_file(files, arguments.file),
-        overrides,
-        strict=arguments.strict,
-    )
+    properties, overrides = given_settings(files, arguments, flags)
+    start = load_start(files, folder, properties, overrides, strict=arguments.strict)
     if arguments.prints:
         say(render_properties(start.settings).rstrip("\n"))
         return 0

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -85,6 +85,15 @@ def add_metrics_argument(parser: argparse.ArgumentParser) -> None:
         metavar="M",
         help="show metrics in Prometheus text on http://HOST:M/metrics (0: any free port)",
     )
+
+
+def given_settings(
+    files: Files, arguments: argparse.Namespace, flags: Mapping[str, object]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Give the properties of `-c`, and what wins over them: `-D` and `flags` that are not None."""
+    overrides = read_overrides(arguments.overrides)
+    overrides |= {key: str(value) for key, value in flags.items() if value is not None}
+    return read_settings_file(files, arguments.file), overrides
 
 
 def read_settings_file(files: Files, path: str | None) -> dict[str, str]:

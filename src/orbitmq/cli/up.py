@@ -15,9 +15,8 @@ from orbitmq.cli.namesrv import FOLDER_NAME, load_start
 from orbitmq.cli.process import (
     add_metrics_argument,
     add_settings_arguments,
+    given_settings,
     log_to_stderr,
-    read_overrides,
-    read_settings_file,
     run_command,
     say,
     serve,
@@ -82,16 +81,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    files = SystemFiles()
     flags = {"bindAddress": arguments.host, "listenPort": arguments.broker_port}
-    overrides = read_overrides(arguments.overrides)
-    overrides |= {key: str(value) for key, value in flags.items() if value is not None}
-    settings, notes = load_settings(
-        BrokerSettings,
-        read_settings_file(files, arguments.file),
-        overrides,
-        strict=arguments.strict,
-    )
+    properties, overrides = given_settings(SystemFiles(), arguments, flags)
+    settings, notes = load_settings(BrokerSettings, properties, overrides, strict=arguments.strict)
     if arguments.prints:
         say(render_properties(settings).rstrip("\n"))
         return 0
@@ -142,9 +134,11 @@ class UpService:
 
     async def stop(self) -> None:
         """Stop the broker first, so that it can say goodbye to the name server."""
-        if self._broker is not None:
-            await self._broker.stop()
-        await self._namesrv.stop()
+        try:
+            if self._broker is not None:
+                await self._broker.stop()
+        finally:
+            await self._namesrv.stop()
 
 
 def _show_what_to_try(namesrv: str) -> None:

@@ -59,16 +59,22 @@ class CommitLog:
     def sync(self) -> None:
         """Bring everything written so far to the disk. Blocks: call it from a thread."""
         for number in list(self._unsynced):
-            self._unsynced.discard(number)
-            self._open[number].sync()
+            self._unsynced.discard(number)  # first: it may be written to while it is synced
+            try:
+                self._open[number].sync()
+            except StoreError:
+                self._unsynced.add(number)
+                raise
 
     def close(self) -> None:
-        """Sync and close all files."""
-        self.sync()
-        self._tail.views.clear()
-        for file in self._open.values():
-            file.close()
-        self._open.clear()
+        """Sync and close all files; they are closed also when the sync fails."""
+        try:
+            self.sync()
+        finally:
+            self._tail.views.clear()
+            for file in self._open.values():
+                file.close()
+            self._open.clear()
 
     def _file(self, number: int) -> BigFile:
         file = self._open.get(number)

@@ -13,6 +13,7 @@ Recovery near a checkpoint, retention, the key index and synchronous flush come 
 opening a folder reads the whole log.
 """
 
+from contextlib import ExitStack
 from pathlib import Path
 
 from orbitmq.core import LogTail, Queue
@@ -132,11 +133,12 @@ class Store:
         self._log.sync()
 
     def close(self) -> None:
-        """Write, sync and close everything and let the folder go."""
-        self.write_queues()
-        self._log.close()
-        self._open_files.close()
-        self._lock.release()
+        """Write, sync and close everything and let the folder go, whatever of it fails."""
+        with ExitStack() as steps:
+            steps.callback(self._lock.release)
+            steps.callback(self._open_files.close)
+            steps.callback(self._log.close)
+            self.write_queues()
 
     def _follow(self, found: Found) -> None:
         """Add a record that was read from the log to its queue."""

@@ -1,6 +1,7 @@
 """Files, through one door: whole small files, and big ones that are written at positions.
 
-In: paths and bytes. Out: bytes, maps for reading, or WriteFailed / DiskFull.
+In: paths and bytes. Out: bytes, maps for reading, or a StoreError (DiskFull, WriteFailed) that
+names the file and the cause. Only `read` lets the OSError out: its callers know what the file is.
 
 Rules:
 1. Everything that changes a file goes through `Files`, so a test can record, tear and refuse it.
@@ -20,6 +21,8 @@ from typing import Protocol
 from orbitmq.errors import DiskFull, StoreError, WriteFailed
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_TAKEN = frozenset({errno.EACCES, errno.EAGAIN})
+"""What POSIX lets a lock answer when another process holds it."""
 
 
 class BigFile(Protocol):
@@ -40,7 +43,7 @@ class BigFile(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the file; views handed out stay readable until they are released."""
+        """Close the file and its view; slices of the view stay readable until released."""
         ...
 
 
@@ -48,7 +51,7 @@ class Files(Protocol):
     """What the rest of the product knows of the file system."""
 
     def read(self, path: Path) -> bytes | None:
-        """Give a file's contents, or None when there is no such file."""
+        """Give a file's contents, or None when there is no such file; may raise OSError."""
         ...
 
     def replace(self, path: Path, data: bytes, *, keep_backup: bool = False) -> None:
@@ -61,10 +64,6 @@ class Files(Protocol):
 
     def names(self, path: Path) -> list[str]:
         """Give the sorted names in a folder; empty when there is no such folder."""
-        ...
-
-    def remove(self, path: Path) -> None:
-        """Remove a file; not an error when it is gone."""
         ...
 
     def open_big(self, path: Path, size: int) -> BigFile:
@@ -103,7 +102,7 @@ class SystemBigFile:
             raise _refused(error, "open", path) from error
         try:
             self._give_size(size)
-            self._map = mmap.mmap(self._fd, size, access=mmap.ACCESS_READ)
+            self._map = self._map_all(size)
         except BaseException:
             os.close(self._fd)
             raise
@@ -117,7 +116,16 @@ class SystemBigFile:
                 "fixed: start with the setting it was written with"
             )
         if present == 0:
-            os.ftruncate(self._fd, size)
+            try:
+                os.ftruncate(self._fd, size)
+            except OSError as error:
+                raise _refused(error, f"give {size} bytes to", self._path) from error
+
+    def _map_all(self, size: int) -> mmap.mmap:
+        try:
+            return mmap.mmap(self._fd, size, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise _refused(error, f"map {size} bytes of", self._path) from error
 
     def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
         """Write all of `data` at `position`, or raise DiskFull or WriteFailed."""
@@ -135,10 +143,13 @@ class SystemBigFile:
 
     def sync(self) -> None:
         """Return when everything written so far is on the disk."""
-        os.fdatasync(self._fd)
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise _refused(error, "sync", self._path) from error
 
     def close(self) -> None:
-        """Close the file; views handed out stay readable until they are released."""
+        """Close the file and its view; slices of the view stay readable until released."""
         self._view.release()
         with contextlib.suppress(
             BufferError
@@ -151,7 +162,7 @@ class SystemFiles:
     """The Files of the operating system."""
 
     def read(self, path: Path) -> bytes | None:
-        """Give a file's contents, or None when there is no such file."""
+        """Give a file's contents, or None when there is no such file; may raise OSError."""
         try:
             return path.read_bytes()
         except FileNotFoundError:
@@ -189,10 +200,8 @@ class SystemFiles:
             return sorted(os.listdir(path))
         except FileNotFoundError:
             return []
-
-    def remove(self, path: Path) -> None:
-        """Remove a file; not an error when it is gone."""
-        path.unlink(missing_ok=True)
+        except OSError as error:
+            raise _refused(error, "list", path) from error
 
     def open_big(self, path: Path, size: int) -> BigFile:
         """Open a file of exactly `size` bytes, made sparse when it is not there."""
@@ -207,15 +216,26 @@ class SystemFolderLock:
     """A POSIX lock on byte 0 of a file that holds the text `lock`, as the original has it."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise _refused(error, "open", path) from error
+        try:
+            self._take(path)
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def _take(self, path: Path) -> None:
         try:
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-        except OSError:
-            os.close(self._fd)
+            os.pwrite(self._fd, b"lock", 0)
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise _refused(error, "lock", path) from error
             raise StoreError(
                 f"another process has {path.parent} open; stop it or choose another --data-dir"
             ) from None
-        os.pwrite(self._fd, b"lock", 0)
 
     def release(self) -> None:
         """Let the folder go."""
