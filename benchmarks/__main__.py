@@ -34,7 +34,7 @@ from benchmarks.loads import (
     build_generator,
     pull_end_after,
 )
-from benchmarks.machine import QUIET_CORES, await_quiet, cores, resident_mb
+from benchmarks.machine import QUIET_CORES, await_quiet, cores, resident_mb, touch_free_memory
 from benchmarks.report import Report, Row, Start, to_json, to_text
 from benchmarks.servers import Server, ServerFailed
 
@@ -146,6 +146,7 @@ def _measure_loads(plan: Plan, generator: Generator, running: Sequence[Server]) 
         for round_ in range(plan.rounds):
             for server in running:
                 _say(f"{load.name}: {server.name}, round {round_ + 1} of {plan.rounds}")
+                touch_free_memory()
                 used = await_quiet(plan.quiet_limit_s)
                 pull_end = pull_ends.get(server.name, 0)
                 figures = generator.run(server, load, pull_end, used)
