@@ -87,3 +87,13 @@ def test_the_soft_limit_of_descriptors_is_raised_within_the_hard_one() -> None:
             assert net.allow_descriptors(hard + 1) == hard
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_name_is_told_to_others_as_an_address() -> None:
+    """Symptom: `orbitmq up --host localhost` could not start."""
+    assert net.reachable_address("localhost") == "127.0.0.1"
+    assert net.reachable_address("192.0.2.7") == "192.0.2.7"
+    assert net.reachable_address("::1") == "::1"
+    assert net.reachable_address("0.0.0.0").count(".") == 3
+    with pytest.raises(SettingError, match="has no IPv4 address"):
+        net.reachable_address("no such host.invalid")

@@ -114,7 +114,7 @@ class Broker:
         port = await self._server.start(
             settings.bind_address, settings.listen_port, tls_from(settings)
         )
-        host = Host(settings.broker_ip1 or reachable_address(settings.bind_address), port)
+        host = Host(reachable_address(settings.broker_ip1 or settings.bind_address), port)
         self.address = str(host)
         self._context.set_store_host(host)
         self._registration = registration = Registration(

@@ -14,6 +14,7 @@ Rules:
 import asyncio
 import contextlib
 import importlib
+import ipaddress
 import resource
 import socket
 from collections.abc import Callable, Coroutine
@@ -146,16 +147,22 @@ def _cause(error: Exception) -> str:
     return str(text) or type(error).__name__
 
 
-def reachable_address(bound: str) -> str:
-    """Give the address to tell others for one we listen on.
+def reachable_address(given: str) -> str:
+    """Give the IP address to tell others for an address or name that we listen on or are told.
 
-    For "every address" (0.0.0.0, ::) it is the machine's own, as its name resolves.
+    For "every address" (0.0.0.0, ::) it is the machine's own, as its name resolves. Raises
+    SettingError for a name that does not.
     """
-    if bound not in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
-        return bound
-    with contextlib.suppress(OSError):
-        found = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
-        addresses = [str(entry[4][0]) for entry in found]
-        outside = [address for address in addresses if not address.startswith("127.")]
-        return (outside or addresses)[0]
-    return "127.0.0.1"
+    is_every = given in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+    name = socket.gethostname() if is_every else given
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.ip_address(name))
+    try:
+        found = socket.getaddrinfo(name, None, socket.AF_INET)
+    except (OSError, UnicodeError):
+        if is_every:
+            return "127.0.0.1"
+        raise SettingError(f"{name[:200]!r} has no IPv4 address; give an address") from None
+    addresses = [str(entry[4][0]) for entry in found]
+    outside = [address for address in addresses if not address.startswith("127.")]
+    return (outside or addresses)[0]
