@@ -30,7 +30,7 @@ from orbitmq.wire.bodies_namesrv import (
     TopicConfig,
     TopicConfigTable,
 )
-from orbitmq.wire.names import TEMPLATE_TOPIC, UNSENDABLE_TOPICS, is_retry_topic
+from orbitmq.wire.names import TEMPLATE_TOPIC, is_closed_to_clients, is_retry_topic
 from orbitmq.world.clock import Clock
 from orbitmq.world.files import Files
 
@@ -123,7 +123,7 @@ class TopicTable:
         topic = self._core.topics[name] = Topic(
             name,
             config.read_queue_count,
-            is_plain=not (is_retry_topic(name) or name in UNSENDABLE_TOPICS),
+            is_plain=not (is_retry_topic(name) or is_closed_to_clients(name)),
             is_readable=bool(config.perm & PERM_READ),
         )
         topic.queues = queues

@@ -20,7 +20,7 @@ from orbitmq.wire.expression import tag_code
 from orbitmq.wire.fields import write_header
 from orbitmq.wire.headers_client import SendMessage, SendMessageAnswer, read_send
 from orbitmq.wire.message_id import encode_offset_id
-from orbitmq.wire.names import UNSENDABLE_TOPICS, is_retry_topic, topic_fault
+from orbitmq.wire.names import is_closed_to_clients, is_retry_topic, topic_fault
 from orbitmq.wire.properties import parse_properties
 from orbitmq.wire.sysflag import SENDER_BITS
 from orbitmq.world.chance import Chance
@@ -79,7 +79,7 @@ def _topic(context: Context, header: SendMessage) -> TopicConfig:
     fault = topic_fault(topic)
     if fault is not None:
         raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
-    if topic in UNSENDABLE_TOPICS:
+    if is_closed_to_clients(topic):
         raise RequestFailed(
             ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden."
         )
