@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orbitmq.cli.process import (
-    add_metrics_argument,
-    add_settings_arguments,
+    add_serving_arguments,
     given_settings,
     log_to_stderr,
     run_command,
@@ -50,11 +49,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--host", metavar="H", help="address to listen on (127.0.0.1)")
     parser.add_argument("--port", type=int, metavar="P", help="port to listen on (9876; 0: any)")
-    parser.add_argument("--data-dir", default="data", metavar="D", help="data folder (./data)")
-    add_settings_arguments(parser)
-    add_metrics_argument(parser)
+    add_serving_arguments(parser)
     parser.set_defaults(run=run)
 
 

@@ -56,8 +56,10 @@ MakeService = Callable[[Turn, Registry], Service]
 # --- arguments ---
 
 
-def add_settings_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags by which settings are given."""
+def add_serving_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of every serving command: where it listens and keeps its files, settings."""
+    parser.add_argument("--host", metavar="H", help="address to listen on (127.0.0.1)")
+    parser.add_argument("--data-dir", default="data", metavar="D", help="data folder (./data)")
     parser.add_argument(
         "-c", dest="file", metavar="FILE", help="read the original's .properties from FILE"
     )
@@ -75,10 +77,6 @@ def add_settings_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-p", dest="prints", action="store_true", help="print all settings and exit"
     )
-
-
-def add_metrics_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the flag of the metrics port."""
     parser.add_argument(
         "--metrics-port",
         type=int,

@@ -13,8 +13,7 @@ import msgspec
 from orbitmq.broker.broker import Broker
 from orbitmq.cli.namesrv import FOLDER_NAME, load_start
 from orbitmq.cli.process import (
-    add_metrics_argument,
-    add_settings_arguments,
+    add_serving_arguments,
     given_settings,
     log_to_stderr,
     run_command,
@@ -57,8 +56,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--host", metavar="H", help="address to listen on (127.0.0.1)")
-    parser.add_argument("--data-dir", default="data", metavar="D", help="data folder (./data)")
     parser.add_argument(
         "--namesrv-port", type=int, default=9876, metavar="P", help="(9876; 0: any free port)"
     )
@@ -70,8 +67,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         metavar="R",
         help="reserved: there is no dashboard yet, and nothing listens there",
     )
-    add_settings_arguments(parser)
-    add_metrics_argument(parser)
+    add_serving_arguments(parser)
     parser.set_defaults(run=run)
 
 
