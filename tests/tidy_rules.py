@@ -29,7 +29,7 @@ ALLOWED_PLACES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("subprocess", "multiprocessing", "threading", "concurrent"), WORLD),
     "signal": ("world/", "cli/"),
     # the event loop: the layers that wait
-    "asyncio": ("world/net.py", "net/", "broker/", "namesrv/", "cli/"),
+    "asyncio": ("world/net.py", "world/threads.py", "net/", "broker/", "namesrv/", "cli/"),
     "uvloop": ("world/net.py",),
     # wire, core and store return values; the caller reports
     "logging": ("world/net.py", "net/", "broker/", "namesrv/", "cli/"),

@@ -57,6 +57,14 @@ class WriteFailed(StoreError):
     """The file system refused a write; nothing of it counts as written."""
 
 
+class ReadFailed(StoreError):
+    """The file system could not give what a file holds; it may be there all the same."""
+
+
+class SyncFailed(StoreError):
+    """A sync was refused: what was written before it may never reach the disk, now or later."""
+
+
 class RequestFailed(MQError):
     """A request was answered, or is to be answered, with a code other than SUCCESS."""
 

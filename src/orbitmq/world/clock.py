@@ -20,6 +20,10 @@ class Clock(Protocol):
         """Seconds since some fixed moment; never goes back."""
         ...
 
+    def file_stamp(self, wall_ms: int) -> int:
+        """Give local time as the number yyyyMMddHHmmssSSS: what index files are called by."""
+        ...
+
 
 class SystemClock:
     """The machine's own clocks."""
@@ -31,3 +35,8 @@ class SystemClock:
     def monotonic_s(self) -> float:
         """Seconds since some fixed moment; never goes back."""
         return time.monotonic()
+
+    def file_stamp(self, wall_ms: int) -> int:
+        """Give local time as the number yyyyMMddHHmmssSSS: what index files are called by."""
+        seconds, rest_ms = divmod(wall_ms, 1000)
+        return int(time.strftime("%Y%m%d%H%M%S", time.localtime(seconds))) * 1000 + rest_ms

@@ -1,11 +1,18 @@
 """Facts about the machine and the user.
 
-In: nothing. Out: how much memory there is, and where the user's files are.
+In: nothing. Out: how much memory there is, which boot of the machine this is, and where the user's
+files are.
 Rule: what is asked here does not change while we run.
 """
 
 import os
+import uuid
 from pathlib import Path
+
+UNKNOWN_BOOT = bytes(16)
+"""What `boot_id` gives when the system does not tell; it counts as equal to nothing."""
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def memory_bytes() -> int:
@@ -16,3 +23,11 @@ def memory_bytes() -> int:
 def home_folder() -> Path:
     """Give the folder of the user who runs this process."""
     return Path.home()
+
+
+def boot_id() -> bytes:
+    """Give 16 bytes that differ after every start of the machine, or UNKNOWN_BOOT."""
+    try:
+        return uuid.UUID(_BOOT_ID.read_text("ascii").strip()).bytes
+    except (OSError, ValueError):
+        return UNKNOWN_BOOT

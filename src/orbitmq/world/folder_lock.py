@@ -1,0 +1,89 @@
+"""The lock that keeps other processes out of a folder, ours and the original's.
+
+In: the path of a file in that folder. Out: a lock to release, or a StoreError that names the cause.
+
+Rules:
+1. The system drops a process's lock when it closes any descriptor of the locked file: nobody reads,
+   copies or syncs a lock file that its own process holds.
+2. The system gives a process a lock that it has already. So the process keeps a list of its own,
+   and a file on it is not even opened a second time (rule 1).
+"""
+
+import errno
+import fcntl
+import os
+import threading
+from pathlib import Path
+from typing import Protocol
+
+from orbitmq.errors import StoreError
+from orbitmq.world.file_steps import refused
+
+_TAKEN = frozenset({errno.EACCES, errno.EAGAIN})
+"""What POSIX lets a lock answer when another process holds it."""
+
+_Identity = tuple[int, int]
+"""Device and number of a file: the same under every name that leads to it."""
+
+_guard = threading.Lock()
+_held: set[_Identity] = set()
+"""The lock files of this process."""
+
+
+class FolderLock(Protocol):
+    """A lock that keeps other processes out of a folder."""
+
+    def release(self) -> None:
+        """Let the folder go."""
+        ...
+
+
+class SystemFolderLock:
+    """A POSIX lock on byte 0 of a file that holds the text `lock`, as the original has it."""
+
+    def __init__(self, path: Path) -> None:
+        with _guard:
+            if _identity(path) in _held:
+                raise StoreError(taken_here(path))
+            try:
+                self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                raise refused(error, "open", path) from error
+            try:
+                self._take(path)
+                facts = os.fstat(self._fd)
+            except BaseException:
+                os.close(self._fd)
+                raise
+            self._key: _Identity = (facts.st_dev, facts.st_ino)
+            _held.add(self._key)
+
+    def _take(self, path: Path) -> None:
+        try:
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            os.pwrite(self._fd, b"lock", 0)
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise refused(error, "lock", path) from error
+            raise StoreError(
+                f"another process has {path.parent} open; stop it or choose another --data-dir"
+            ) from None
+
+    def release(self) -> None:
+        """Let the folder go."""
+        with _guard:
+            _held.discard(self._key)
+            os.close(self._fd)
+
+
+def taken_here(path: Path) -> str:
+    """Say that this very process holds a lock."""
+    return f"this process has {path.parent} open already; close it there or open another folder"
+
+
+def _identity(path: Path) -> _Identity | None:
+    try:
+        facts = os.stat(path)
+    except OSError:  # not there yet; everything else `open` meets again and tells
+        return None
+    return facts.st_dev, facts.st_ino
