@@ -17,21 +17,13 @@ ORIGIN = Origin(pack_host(BORN), pack_host(STORE))
 NOW_MS = 1_700_000_000_000
 
 
-class NoOldEntries:
-    """A queue whose entries are all in memory."""
-
-    def read(self, queue_offset: int, count: int) -> bytes:
-        """Fail: nothing is old here."""
-        raise AssertionError(f"nothing was written behind, asked for {count} at {queue_offset}")
-
-
 def new_state(file_size: int = 1 << 20, queue_count: int = 4) -> CoreState:
     """Give a state with topic T, group G that has subscribed to all of it, and an empty log."""
     state = CoreState(LogTail(file_size, 0), "DefaultCluster", "DefaultRegion")
     state.store_id = b"7F00000100002A9F"
     topic = state.topics["T"] = Topic("T", queue_count, is_plain=True, is_readable=True)
     for queue_id in range(queue_count):
-        topic.queues[queue_id] = Queue("T", queue_id, 0, NoOldEntries())
+        topic.queues[queue_id] = Queue("T", queue_id, 0)
     state.groups.add("G")
     state.subscriptions["G", "T"] = Subscription(7, None)
     return state

@@ -1,4 +1,4 @@
-"""Fuzz targets of the hot core, of opening a log, and of settings files.
+"""Fuzz targets of the hot core and of settings files.
 
 Rule: whatever a peer sends, one read ends with the state in order: what is used lies inside the
 read, what is staged is whole records that a reader accepts, and every send is answered once.
@@ -7,9 +7,7 @@ read, what is staged is whole records that a reader accepts, and every send is a
 from collections.abc import Callable
 
 from orbitmq.config import parse_properties, write_properties
-from orbitmq.core import LogTail
-from orbitmq.errors import RemoteProtocolError, SettingError, StoreError
-from orbitmq.store.load import scan
+from orbitmq.errors import SettingError
 from orbitmq.wire.command import decode_command
 from orbitmq.wire.frame import FrameDecoder
 from orbitmq.wire.record import scan_records
@@ -22,8 +20,6 @@ from tests.core.hot import (
     pull_frame,
     send_frame,
 )
-
-FILE_SIZE = 4_096
 
 
 def fuzz_one_read(data: bytes) -> None:
@@ -44,20 +40,6 @@ def fuzz_one_read(data: bytes) -> None:
         assert len(sent) <= len(records) - 1  # one-way sends are not answered
 
 
-def fuzz_scan_of_a_log(data: bytes) -> None:
-    """Any bytes as the files of a log: records or the end, and nothing is read twice."""
-    data = data[: 2 * FILE_SIZE]
-    tail = LogTail(FILE_SIZE, 0)
-    files = [data[:FILE_SIZE], data[FILE_SIZE:]]
-    tail.views = {n: memoryview(piece.ljust(FILE_SIZE, b"\0")) for n, piece in enumerate(files)}
-    end = 0
-    for found in scan(tail, [0, 1]):
-        assert found.log_offset >= end
-        end = found.log_offset + found.size
-        assert end == tail.end_offset
-    assert end <= tail.end_offset <= 2 * FILE_SIZE
-
-
 def fuzz_settings_file(data: bytes) -> None:
     """Java properties; what was read is written and read again alike."""
     try:
@@ -67,24 +49,8 @@ def fuzz_settings_file(data: bytes) -> None:
     assert parse_properties(write_properties(properties)) == properties
 
 
-def _log_of_two_files() -> bytes:
-    state = new_state(file_size=FILE_SIZE)
-    core = IMPLEMENTATIONS["plain"]
-    for number in range(4):
-        core.handle_one_read(state, send_frame(bytes(1_000 + number)), 0, ORIGIN, NOW_MS)
-    return publish(state)
-
-
-def _small_log() -> bytes:
-    state = new_state(file_size=FILE_SIZE)
-    IMPLEMENTATIONS["plain"].handle_one_read(state, send_frame() * 3, 0, ORIGIN, NOW_MS)
-    return publish(state)
-
-
-ALLOWED = (RemoteProtocolError, StoreError)
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "one read": fuzz_one_read,
-    "scan of a log": fuzz_scan_of_a_log,
     "settings file": fuzz_settings_file,
 }
 SEEDS: dict[str, list[bytes]] = {
@@ -95,7 +61,6 @@ SEEDS: dict[str, list[bytes]] = {
         pull_frame(0, sysFlag=6, subscription="*"),
         send_frame(b"x" * 50, i="TAGS\x01a\x02WAIT\x01true\x02") + pull_frame(0) + send_frame(e=1),
     ],
-    "scan of a log": [_small_log(), _log_of_two_files()],
     "settings file": [
         b"listenPort=9876\n# note\nbindAddress = 0.0.0.0\n",
         b"a\\:b:c\\\n  d\nk\\u0041=\\t\\u20AC\n!x\n= y\n",

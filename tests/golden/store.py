@@ -1,10 +1,11 @@
-"""The recorded store of this folder, in memory.
+"""The recorded stores of this folder, in memory.
 
-In: `store-clean.tar.gz` and `store-records.jsonl.gz`. Out: the bytes of its files, its queue
-entries and what its log holds, record by record.
+In: `store-clean.tar.gz`, `store-crashed.tar.gz` and `store-records.jsonl.gz`. Out: the bytes of
+their files, their queue entries and what their log holds, record by record.
 """
 
 import gzip
+import hashlib
 import io
 import json
 import struct
@@ -14,9 +15,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from orbitmq.wire.properties import parse_properties
+from orbitmq.wire.record import Record
+
+CLEAN, CRASHED = "store-clean", "store-crashed"
 FOLDER = Path(__file__).parent
 LOG_FILE_SIZE = 131_072
 QUEUE_FILE_SIZE = 2_000
+INDEX_SLOT_COUNT = 500
+INDEX_ENTRY_COUNT = 200
 
 _ENTRY = struct.Struct(">qiq")
 _EXT_UNIT = struct.Struct(">hqqh")  # size, tag code, store time, bits
@@ -36,9 +43,9 @@ class QueueEntry(NamedTuple):
 
 
 @cache
-def store_files() -> dict[str, bytes]:
-    """Give the files of the store by their path inside it."""
-    packed = io.BytesIO(gzip.decompress((FOLDER / "store-clean.tar.gz").read_bytes()))
+def store_files(name: str = CLEAN) -> dict[str, bytes]:
+    """Give the files of a recorded store by their path inside it."""
+    packed = io.BytesIO(gzip.decompress((FOLDER / f"{name}.tar.gz").read_bytes()))
     files: dict[str, bytes] = {}
     with tarfile.open(fileobj=packed) as archive:
         for member in archive.getmembers():
@@ -46,6 +53,14 @@ def store_files() -> dict[str, bytes]:
             if content is not None:
                 files[member.name.removeprefix("./").partition("/")[2]] = content.read()
     return files
+
+
+def unpack_store(name: str, root: Path) -> None:
+    """Write a recorded store into a folder."""
+    for inside, data in store_files(name).items():
+        path = root / inside
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
 
 
 def log_files() -> list[tuple[int, bytes]]:
@@ -63,6 +78,29 @@ def stored_records() -> tuple[dict[str, Any], ...]:
     """Give what the log holds, as it was written down when the store was recorded."""
     with gzip.open(FOLDER / "store-records.jsonl.gz", "rt", encoding="utf-8") as lines:
         return tuple(json.loads(line) for line in lines)
+
+
+def described(record: Record, size: int) -> dict[str, Any]:
+    """Give a record with the names of the recording."""
+    return {
+        "body_crc": record.crc,
+        "body_sha256": hashlib.sha256(record.body).hexdigest()[:16],
+        "body_size": len(record.body),
+        "born_host": str(record.born_host),
+        "born_timestamp": record.born_ms,
+        "flag": record.flag,
+        "offset": record.log_offset,
+        "prepared_transaction_offset": record.prepared_offset,
+        "properties": parse_properties(record.properties),
+        "queue_id": record.queue_id,
+        "queue_offset": record.queue_offset,
+        "reconsume_times": record.reconsume_times,
+        "size": size,
+        "store_host": str(record.store_host),
+        "store_timestamp": record.store_ms,
+        "sys_flag": record.sys_flag,
+        "topic": record.topic,
+    }
 
 
 def queue_entries() -> Iterator[QueueEntry]:

@@ -30,6 +30,9 @@ class RefusingFile:
         if fits < len(data):
             raise DiskFull("no space left")
 
+    def read_at(self, position: int, size: int) -> bytes:
+        return self._inner.read_at(position, size)
+
     def view(self) -> memoryview:
         return self._inner.view()
 
@@ -46,5 +49,5 @@ class RefusingFiles(SystemFiles):
     def __init__(self) -> None:
         self.room = [1 << 40]
 
-    def open_big(self, path: Path, size: int) -> BigFile:
-        return RefusingFile(super().open_big(path, size), self.room)
+    def open_big(self, path: Path, size: int, *, is_mapped: bool = True) -> BigFile:
+        return RefusingFile(super().open_big(path, size, is_mapped=is_mapped), self.room)

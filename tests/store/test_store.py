@@ -1,49 +1,23 @@
-"""The skeleton store: what is acknowledged is readable, and is there after reopening."""
+"""The store: what is acknowledged is readable, and is there after reopening."""
 
-import os
 import subprocess
 import sys
-import tarfile
 from collections import defaultdict
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orbitmq.core import CoreState, Queue, Stamp, append, gather
-from orbitmq.core.state import ENTRY
-from orbitmq.errors import DiskFull, StoreError
-from orbitmq.store.consume_queue import OpenFiles, QueueFiles
-from orbitmq.store.store import Store
+from orbitmq.core import CoreState, gather
+from orbitmq.errors import DiskFull, SyncFailed
+from orbitmq.store.options import StoreOptions
+from orbitmq.store.store import KeyQuery
 from orbitmq.wire.record import scan_records
 from orbitmq.world.files import SystemFiles
-from tests.core.hot import ORIGIN
+from tests.store.opened import SMALL, flush, open_store, read_all, send, stage, sync
 from tests.store.refusing import RefusingFiles
-
-GOLDEN = Path(__file__).parent.parent / "golden"
-LOG_FILE = 4096
-QUEUE_FILE = 100
-
-
-def open_store(folder: Path, files: SystemFiles | None = None) -> Store:
-    return Store(files or SystemFiles(), folder, log_file_size=LOG_FILE, queue_file_size=QUEUE_FILE)
-
-
-def stage(store: Store, queue_id: int, body: bytes) -> Queue:
-    queue = store.queue("T", queue_id)
-    append(store.tail, queue, ORIGIN, Stamp(0, 0, 1, 0, 0, 0), body, b"")
-    return queue
-
-
-def read_all(store: Store, queue_id: int) -> list[bytes]:
-    state = CoreState(store.tail, "c", "r")
-    queue = store.queue("T", queue_id)
-    bodies: list[bytes] = []
-    while len(bodies) < queue.readable_offset:
-        found = gather(state, queue, len(bodies), 32, None)
-        bodies += [record.body for record in scan_records(b"".join(found.parts))]
-    return bodies
 
 
 def test_what_is_written_is_readable_at_once_and_nothing_before(tmp_path: Path) -> None:
@@ -79,7 +53,7 @@ def test_everything_is_there_in_order_before_and_after_reopening(
             expected[queue_id].append(body)
         store.write_staged()
         if written_behind:
-            store.write_queues()
+            flush(store)
     for queue_id in range(3):
         assert read_all(store, queue_id) == expected[queue_id]
     end = store.tail.end_offset
@@ -134,10 +108,10 @@ def test_queue_entries_stay_in_memory_while_their_file_refuses(tmp_path: Path) -
     store.write_staged()
     files.room[0] = 0
     with pytest.raises(DiskFull):
-        store.write_queues()
+        flush(store)
     assert read_all(store, 0) == [b"one"]
     files.room[0] = 1 << 40
-    store.write_queues()
+    flush(store)
     assert read_all(store, 0) == [b"one"]
     store.close()
 
@@ -148,7 +122,7 @@ def test_one_read_goes_on_from_the_queue_s_file_into_memory(tmp_path: Path) -> N
         stage(store, 0, b"%d" % number)
         store.write_staged()
         if number == 1:
-            store.write_queues()
+            flush(store)
     found = gather(CoreState(store.tail, "c", "r"), store.queue("T", 0), 0, 32, None)
     bodies = [record.body for record in scan_records(b"".join(found.parts))]
     assert (bodies, found.next_offset) == ([b"0", b"1", b"2"], 3)
@@ -159,51 +133,14 @@ def test_one_read_goes_on_from_the_queue_s_file_into_memory(tmp_path: Path) -> N
 def test_a_second_process_is_kept_out_of_an_open_folder(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     program = (
-        "import sys; from pathlib import Path; from orbitmq.store.store import Store; "
-        "from orbitmq.world.files import SystemFiles; Store(SystemFiles(), Path(sys.argv[1]))"
+        "import sys; from pathlib import Path; from tests.store.opened import open_store; "
+        "open_store(Path(sys.argv[1]))"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
     refused = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     assert refused.returncode != 0
     assert "another process has" in refused.stderr
     store.close()
-
-
-def test_a_log_file_of_another_size_is_refused_by_name(tmp_path: Path) -> None:
-    open_store(tmp_path).close()
-    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(b"short")
-    with pytest.raises(StoreError, match=f"{0:020d} has 5 bytes instead of 4096"):
-        open_store(tmp_path)
-
-
-def test_the_original_stores_queues_are_made_anew_equal_to_the_originals(tmp_path: Path) -> None:
-    with tarfile.open(GOLDEN / "store-clean.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    (root,) = [path.parent for path in tmp_path.rglob("commitlog")]
-    originals = {
-        path.relative_to(root): path.read_bytes()
-        for path in (root / "consumequeue").rglob("0*")
-        if path.is_file() and "SCHEDULE_TOPIC_XXXX" not in path.parts
-    }
-    for path in originals:
-        (root / path).unlink()
-    Store(SystemFiles(), root, log_file_size=131_072, queue_file_size=2_000).close()
-    compared = 0
-    for path, entries in originals.items():
-        if entries.strip(b"\0"):
-            compared += compare_entries(entries, (root / path).read_bytes())
-    assert compared > 1_500
-
-
-def compare_entries(original: bytes, ours: bytes) -> int:
-    """Compare entry by entry; a code below 32 bits is the address of an extra unit, not a hash."""
-    count = 0
-    for theirs, mine in zip(ENTRY.iter_unpack(original), ENTRY.iter_unpack(ours), strict=True):
-        is_address = theirs[2] <= -(2**31) - 1
-        assert mine[:2] == theirs[:2]
-        assert is_address or mine[2] == theirs[2]
-        count += theirs[1] > 0
-    return count
 
 
 def test_a_refused_message_does_not_come_back_with_what_is_stored_after_it(tmp_path: Path) -> None:
@@ -230,13 +167,13 @@ def test_a_refused_message_does_not_come_back_with_what_is_stored_after_it(tmp_p
 def test_a_message_above_four_mebibytes_is_there_after_reopening(tmp_path: Path) -> None:
     """Symptom: with a larger maxMessageSize a clean restart lost it and what followed."""
     bodies = [b"a", bytes(6 << 20), b"c"]
-    store = Store(SystemFiles(), tmp_path, log_file_size=1 << 24)
+    store = open_store(tmp_path, options=StoreOptions(log_file_size=1 << 24))
     for body in bodies:
         stage(store, 0, body)
     store.write_staged()
     end = store.tail.end_offset
     store.close()
-    reopened = Store(SystemFiles(), tmp_path, log_file_size=1 << 24)
+    reopened = open_store(tmp_path, options=StoreOptions(log_file_size=1 << 24))
     assert (reopened.queue("T", 0).readable_offset, reopened.tail.end_offset) == (3, end)
     reopened.close()
 
@@ -254,22 +191,6 @@ def change(path: Path, old: bytes, new: bytes) -> None:
     path.write_bytes(path.read_bytes().replace(old, new, 1))
 
 
-def test_damage_inside_the_log_is_refused_with_its_place_and_nothing_is_lost(
-    tmp_path: Path,
-) -> None:
-    """Symptom: one changed byte cut the log there silently, and the next send wrote over it."""
-    log = ten_messages(tmp_path)
-    change(log, b"0003", b"9999")
-    with pytest.raises(
-        StoreError, match=r"commitlog/0{20} at log offset \d+: a whole record follows"
-    ):
-        open_store(tmp_path)
-    change(log, b"9999", b"0003")
-    store = open_store(tmp_path)
-    assert len(read_all(store, 0)) == 10
-    store.close()
-
-
 def test_a_torn_last_record_is_cut_and_service_goes_on(tmp_path: Path) -> None:
     log = ten_messages(tmp_path)
     change(log, b"0009", b"00xx")
@@ -284,57 +205,16 @@ def test_a_torn_last_record_is_cut_and_service_goes_on(tmp_path: Path) -> None:
     reopened.close()
 
 
-def test_a_missing_log_file_is_named(tmp_path: Path) -> None:
-    store = open_store(tmp_path)
-    for _ in range(3):
-        stage(store, 0, bytes(3_900))
-        store.write_staged()
-    store.close()
-    (tmp_path / "commitlog" / f"{LOG_FILE:020d}").unlink()
-    with pytest.raises(StoreError, match="the file before it is missing"):
-        open_store(tmp_path)
-
-
-def test_a_topic_that_was_deleted_and_made_again_starts_at_0(tmp_path: Path) -> None:
-    store = open_store(tmp_path)
-    for body in (b"old", b"old"):
-        stage(store, 0, body)
-    store.write_staged()
-    queue = store.queue("T", 0)
-    queue.next_offset = queue.readable_offset = queue.base_offset = 0
-    queue.entries.clear()
-    stage(store, 0, b"new")
-    store.write_staged()
-    store.close()
-    reopened = open_store(tmp_path)
-    assert read_all(reopened, 0) == [b"new"]
-    reopened.close()
-
-
 def test_queue_files_of_an_odd_size_hold_whole_entries(tmp_path: Path) -> None:
     """Symptom: a file size that is no multiple of 20 made messages unreadable."""
-    store = Store(SystemFiles(), tmp_path, log_file_size=LOG_FILE, queue_file_size=50)
+    store = open_store(tmp_path, options=StoreOptions(log_file_size=4096, queue_file_size=50))
     bodies = [b"%d" % number for number in range(10)]
     for body in bodies:
         stage(store, 0, body)
     store.write_staged()
-    store.write_queues()
+    flush(store)
     assert read_all(store, 0) == bodies
     store.close()
-
-
-def test_open_queue_files_are_bounded(tmp_path: Path) -> None:
-    """Symptom: each queue kept two descriptors; many topics made the broker unable to start."""
-    opened = OpenFiles(SystemFiles(), QUEUE_FILE, count_max=3)
-    queues = [QueueFiles(opened, tmp_path / str(number)) for number in range(10)]
-    before = len(os.listdir("/proc/self/fd"))
-    for number, queue in enumerate(queues):
-        queue.write(0, ENTRY.pack(number, 1, 0))
-    assert len(os.listdir("/proc/self/fd")) <= before + 6
-    for number, queue in enumerate(queues):
-        assert queue.read(0, 1) == ENTRY.pack(number, 1, 0)
-    opened.close()
-    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_disk_that_is_full_at_the_stop_does_not_keep_the_folder_locked(tmp_path: Path) -> None:
@@ -353,3 +233,113 @@ def test_a_disk_that_is_full_at_the_stop_does_not_keep_the_folder_locked(tmp_pat
         "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path / "lock")], check=True, timeout=30)
+
+
+def test_switching_the_index_off_and_on_again_keeps_what_was_indexed(tmp_path: Path) -> None:
+    """Symptom: a start without index marked it as empty, and the next one removed its files."""
+    for number, is_indexed in enumerate((True, False, True)):
+        store = open_store(tmp_path, options=msgspec.structs.replace(SMALL, is_indexed=is_indexed))
+        stage(store, 0, b"%d" % number, f"KEYS\x01k{number}".encode())
+        store.write_staged()
+        store.close()
+    store = open_store(tmp_path)
+    counts = [len(store.lookup(KeyQuery("T", f"k{n}", 0, 2**62, 9))()) for n in range(3)]
+    assert counts == [1, 0, 1]
+    store.close()
+
+
+class SetClock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def wall_ms(self) -> int:
+        return int(self.now_s * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def file_stamp(self, wall_ms: int) -> int:
+        return 20_260_101_000_000_000 + wall_ms
+
+
+def test_the_age_of_the_unsynced_part_counts_from_its_first_byte(tmp_path: Path) -> None:
+    """Symptom: after a slow sync it counted from the sync's end: bytes waited twice the limit."""
+    clock = SetClock()
+    store = open_store(tmp_path, clock=clock)
+    send(store, 0, b"synced")
+    job = store.begin_sync()
+    assert job is not None
+    clock.now_s += 1
+    send(store, 0, b"oldest that is not")
+    clock.now_s += 6
+    send(store, 0, b"younger")
+    job.run()
+    store.finish_sync(job)
+    assert store.unsynced_ms == 6_000
+    clock.now_s += 5
+    store.check_age()
+    assert store.unsynced_ms == 11_000
+    assert "unsyncedMillisMax" in store.tail.refusal
+    sync(store)
+    assert (store.unsynced_ms, store.tail.refusal) == (0, "")
+    store.close()
+
+
+def test_positions_that_a_failed_flush_did_not_save_are_saved_by_the_next(tmp_path: Path) -> None:
+    """Symptom: after one refused flush a follower's position was never saved, even at a stop."""
+    files = RefusingFiles()
+    store = open_store(tmp_path, files)
+    send(store, 0, b"one", b"two")
+    follower = store.follower("delay")
+    follower.advance(follower.read()[1])
+    files.room[0] = 0
+    with pytest.raises(DiskFull):
+        flush(store, is_thorough=True)
+    files.room[0] = 1 << 40
+    flush(store, is_thorough=True)
+    store.close()
+    reopened = open_store(tmp_path)
+    assert reopened.follower("delay").position == follower.position > 0
+    reopened.close()
+
+
+class UnsyncedReserve(SystemFiles):
+    """Files whose reserve ends with a failed sync."""
+
+    def reserve(self, path: Path, size: int) -> None:
+        super().reserve(path, size)
+        raise SyncFailed(f"cannot sync {path.parent}: Input/output error")
+
+
+def test_a_sync_that_fails_while_a_log_file_is_made_ahead_halts_the_store(tmp_path: Path) -> None:
+    """Symptom: it was taken for a lack of room, and later syncs called the log durable."""
+    store = open_store(tmp_path, UnsyncedReserve())
+    send(store, 0, *[bytes(300)] * 8)
+    number = store.begin_reserve()
+    assert number == 1
+    with pytest.raises(SyncFailed) as failed:
+        store.reserve(number)
+    store.reserve_failed(failed.value)
+    assert store.is_halted
+    assert "Input/output error" in store.tail.refusal
+    assert store.begin_sync() is None
+    store.close()
+    assert (tmp_path / "abort").exists(), "it was no clean stop"
+
+
+def test_one_turn_may_be_longer_than_all_files_that_are_kept_open(tmp_path: Path) -> None:
+    """Symptom: KeyError; the turn's own files were closed before they were written."""
+    store = open_store(tmp_path)
+    send(store, 0, b"first")
+    sync(store)
+    bodies = [b"%03d" % number + bytes(3_000) for number in range(200)]
+    send(store, 0, *bodies)
+    send(store, 0, b"last")
+    assert read_all(store, 0) == [b"first", *bodies, b"last"]
+    sync(store)
+    store.close()
+    reopened = open_store(tmp_path)
+    assert reopened.queue("T", 0).readable_offset == 202
+    reopened.close()

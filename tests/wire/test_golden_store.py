@@ -4,10 +4,8 @@ Method: walk the recorded log with our codec and compare each record with what w
 the store was recorded; then compare the queues' tag codes with ours.
 """
 
-import hashlib
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 import pytest
 
@@ -35,7 +33,13 @@ from orbitmq.wire.record import (
 )
 from orbitmq.wire.sysflag import is_compressed
 from tests.golden.frames import all_recorded
-from tests.golden.store import log_files, queue_entries, store_files, stored_records
+from tests.golden.store import (
+    described,
+    log_files,
+    queue_entries,
+    store_files,
+    stored_records,
+)
 
 
 def walk() -> Iterator[tuple[Record, bytes]]:
@@ -51,29 +55,6 @@ def walk() -> Iterator[tuple[Record, bytes]]:
 @cache
 def golden() -> tuple[tuple[Record, bytes], ...]:
     return tuple(walk())
-
-
-def described(record: Record, size: int) -> dict[str, Any]:
-    """The record with the names of the recording."""
-    return {
-        "body_crc": record.crc,
-        "body_sha256": hashlib.sha256(record.body).hexdigest()[:16],
-        "body_size": len(record.body),
-        "born_host": str(record.born_host),
-        "born_timestamp": record.born_ms,
-        "flag": record.flag,
-        "offset": record.log_offset,
-        "prepared_transaction_offset": record.prepared_offset,
-        "properties": parse_properties(record.properties),
-        "queue_id": record.queue_id,
-        "queue_offset": record.queue_offset,
-        "reconsume_times": record.reconsume_times,
-        "size": size,
-        "store_host": str(record.store_host),
-        "store_timestamp": record.store_ms,
-        "sys_flag": record.sys_flag,
-        "topic": record.topic,
-    }
 
 
 def test_every_record_has_the_fields_that_were_written_down() -> None:

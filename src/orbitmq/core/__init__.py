@@ -1,23 +1,26 @@
 """The hot core: the send and pull paths, and the small state they share with everybody.
 
-Three entry points: append, gather, and handle_one_read, the last made of the first two. Today there
-is one implementation, `plain`; its compiled twin will be chosen here and pass the same tests.
+Three entry points: append, gather, and handle_one_read, the last made of the first two; and walk,
+which reads back what append wrote. Today there is one implementation, `plain`; its compiled twin
+will be chosen here and pass the same tests.
 """
 
 from orbitmq.core.plain import (
+    BatchEntry,
     Gathered,
     PullStatus,
     ReadResult,
     Stamp,
     append,
+    append_batch,
     gather,
     handle_one_read,
     stored_properties,
 )
+from orbitmq.core.plain_walk import Walked, is_end_of_file, record_at, walk_records
 from orbitmq.core.state import (
     CoreState,
     LogTail,
-    OldEntries,
     Origin,
     Queue,
     Subscription,
@@ -25,10 +28,10 @@ from orbitmq.core.state import (
 )
 
 __all__ = [
+    "BatchEntry",
     "CoreState",
     "Gathered",
     "LogTail",
-    "OldEntries",
     "Origin",
     "PullStatus",
     "Queue",
@@ -36,8 +39,13 @@ __all__ = [
     "Stamp",
     "Subscription",
     "Topic",
+    "Walked",
     "append",
+    "append_batch",
     "gather",
     "handle_one_read",
+    "is_end_of_file",
+    "record_at",
     "stored_properties",
+    "walk_records",
 ]

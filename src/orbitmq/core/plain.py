@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from orbitmq.core.plain_append import Stamp, append, stored_properties
+from orbitmq.core.plain_append import BatchEntry, Stamp, append, append_batch, stored_properties
 from orbitmq.core.plain_gather import Gathered, PullStatus, gather
 from orbitmq.core.state import CoreState, Origin, Queue, Subscription
 from orbitmq.errors import RemoteProtocolError
@@ -32,11 +32,13 @@ from orbitmq.wire.properties import PROPERTIES_SIZE_MAX
 from orbitmq.wire.sysflag import SENDER_BITS
 
 __all__ = [
+    "BatchEntry",
     "Gathered",
     "PullStatus",
     "ReadResult",
     "Stamp",
     "append",
+    "append_batch",
     "gather",
     "handle_one_read",
     "stored_properties",
@@ -140,6 +142,13 @@ _PULL_ANSWER = (
     + LANGUAGE.encode()
     + b'","opaque":%%d,"remark":"FOUND","serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
 )
+_UNIQ_MARK = "UNIQ_KEY\x01"
+_UNIQ_START = len(_UNIQ_MARK)
+_UNIQ_END = _UNIQ_START + 32
+JUDGED_MAX = 1_024
+JUDGED_CHARS_MAX = 512
+"""What is kept of properties that were judged: so many, so long."""
+
 _PREFIX = struct.Struct(">iI")
 _PREFIXES = [_PREFIX.pack(4 + size, size) for size in range(1024)]
 """The first eight bytes of a frame without body, by header size."""
@@ -212,32 +221,26 @@ def _send(state: CoreState, header: bytes, body: bytes, origin: Origin) -> bytes
     sys_flag, properties = fields.f, fields.i
     if (
         queue is None
+        or state.tail.refusal
         or fields.m
         or fields.j
         or sys_flag & ~SENDER_BITS
         or request.flag & ~FLAG_ONEWAY
         or len(body) > state.body_size_max
-        # Properties that ask for more than storing; a false alarm only costs the slower way.
-        or "DELAY\x01" in properties
-        or "TRAN_MSG\x01" in properties
-        or "TIMER_D" in properties
-        or "INNER_" in properties
-        or "CLUSTER\x01" in properties
     ):
         return None
-    code = 0
-    tag_at = properties.rfind("TAGS\x01")
-    if tag_at >= 0:
-        if tag_at and properties[tag_at - 1] != "\x02":
-            return None  # the end of another name: let the exact parser look
-        tag_end = properties.find("\x02", tag_at)
-        tag = properties[tag_at + 5 : tag_end if tag_end > 0 else None]
-        if not 0 < len(tag) <= CACHED_TAG_CHARS_MAX:
+    # Java clients write the id first, and what follows is the same for many messages.
+    judged = None
+    if properties.startswith(_UNIQ_MARK) and properties[_UNIQ_START:_UNIQ_END].isalnum():
+        judged = state.judged.get(properties[_UNIQ_END:])
+    if judged is None:
+        judged = _judge(state, properties)
+        if judged is None:
             return None
-        code = short_tag_code(tag)
-    stored = stored_properties(state, properties).encode()
-    if len(stored) > PROPERTIES_SIZE_MAX:
-        return None
+        code, stored = judged
+    else:
+        code = judged[0]
+        stored = properties[:_UNIQ_END].encode() + judged[1]
     stamp = (fields.h, sys_flag, fields.g, 0, 0, code)
     log_offset = append(state.tail, queue, origin, stamp, body, stored)
     if request.flag:
@@ -250,6 +253,52 @@ def _send(state: CoreState, header: bytes, body: bytes, origin: Origin) -> bytes
         request.opaque,
     )
     return _PREFIXES[len(answer)] + answer
+
+
+def _judge(state: CoreState, properties: str) -> tuple[int, bytes] | None:
+    """Give the tag's code and the properties as they are stored; None if they are not ours."""
+    if (
+        # Properties that ask for more than storing; a false alarm only costs the slower way.
+        "DELAY\x01" in properties
+        or "TRAN_MSG\x01" in properties
+        or "TIMER_D" in properties
+        or "INNER_" in properties
+        or "CLUSTER\x01" in properties
+        or (state.is_sync_flush and "WAIT\x01false" in properties)
+        or "\0" in properties  # refused: see handlers/send
+    ):
+        return None
+    code = 0
+    tag_at = properties.rfind("TAGS\x01")
+    if tag_at >= 0:
+        if tag_at and properties[tag_at - 1] != "\x02":
+            return None  # the end of another name: let the exact parser look
+        tag_end = properties.find("\x02", tag_at)
+        tag = properties[tag_at + 5 : tag_end if tag_end > 0 else None]
+        if not 0 < len(tag) <= CACHED_TAG_CHARS_MAX:
+            return None
+        code = short_tag_code(tag)
+    stored = stored_properties(state, properties)
+    packed = stored.encode()
+    if len(packed) > PROPERTIES_SIZE_MAX:
+        return None
+    _remember(state, properties, code, stored)
+    return code, packed
+
+
+def _remember(state: CoreState, properties: str, code: int, stored: str) -> None:
+    """Keep what follows an id, as it is stored: with another id it is the same."""
+    key, behind = properties[_UNIQ_START:_UNIQ_END], properties[_UNIQ_END:]
+    if (
+        not properties.startswith(_UNIQ_MARK)
+        or not key.isalnum()
+        or behind[:1] != "\x02"
+        or len(behind) > JUDGED_CHARS_MAX
+    ):
+        return
+    if len(state.judged) >= JUDGED_MAX:
+        state.judged.clear()
+    state.judged[behind] = (code, stored[_UNIQ_END:].encode())
 
 
 def _pull(state: CoreState, header: bytes) -> list[bytes | memoryview] | None:

@@ -3,19 +3,20 @@
 In: a queue, where the message comes from, its numbers, body and properties. Out: its log offset.
 
 Rules:
-1. Nothing is written here: the record and its queue entry are staged, and the store writes once a
-   turn.
+1. Nothing is written here: the record, its queue entry and what the key index needs are staged,
+   and the store writes once a turn.
 2. A record never spans files: what does not fit is preceded by a blank record that fills the file.
 3. Everything that appends, hot or not, comes through `append`.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 from zlib import crc32
 
 from orbitmq.core.state import ENTRY, CoreState, LogTail, Origin, Queue
 from orbitmq.ensure import ensure
 from orbitmq.wire.record import BLANK_SIZE, encode_blank
-from orbitmq.wire.sysflag import OUTSIDE_QUEUE
+from orbitmq.wire.sysflag import OUTSIDE_QUEUE, TRANSACTION_MASK, Transaction
 
 _WAIT = "\x02WAIT\x01true\x02"
 
@@ -29,6 +30,10 @@ class Stamp(NamedTuple):
     reconsume_times: int
     prepared_offset: int
     tags_code: int
+
+
+BatchEntry = tuple[Stamp, bytes, bytes]
+"""One message of a batch: its numbers, body and properties."""
 
 
 def append(
@@ -77,11 +82,34 @@ def append(
         properties,
     )
     tail.end_offset = log_offset + size
+    tail.staged_count += 1
     if not sys_flag & OUTSIDE_QUEUE:
         tail.grown.add(queue)
         queue.entries += ENTRY.pack(log_offset, size, tags_code)
         queue.next_offset = queue_offset + 1
+    elif sys_flag & TRANSACTION_MASK == Transaction.ROLLBACK:
+        return log_offset  # nobody looks for it
+    if properties:
+        tail.keyed.append((queue.topic, log_offset, tail.store_ms, properties))
     return log_offset
+
+
+def append_batch(
+    tail: LogTail, queue: Queue, origin: Origin, messages: Sequence[BatchEntry]
+) -> list[int]:
+    """Stage several messages for one queue back to back and give their log offsets.
+
+    They go into one file: what does not fit the present one moves to the next as a whole.
+    """
+    around = origin.fixed_size + len(queue.topic_field)
+    size = sum(around + len(body) + len(properties) for _, body, properties in messages)
+    left = tail.file_size - tail.end_offset % tail.file_size
+    if size + BLANK_SIZE > left:
+        ensure(size + BLANK_SIZE <= tail.file_size, "a batch fits a log file")
+        _roll(tail, left)
+    return [
+        append(tail, queue, origin, stamp, body, properties) for stamp, body, properties in messages
+    ]
 
 
 def _roll(tail: LogTail, left: int) -> None:

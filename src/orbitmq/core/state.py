@@ -7,13 +7,14 @@ Rules:
    copies of their values.
 2. The store owns their lives: it makes tails and queues, publishes what was written and takes back
    what was refused. The broker owns topics and subscriptions.
-3. `next_offset` counts what is staged; `readable_offset` what may be seen. Between turns of the
-   loop the two are equal.
+3. `next_offset` counts what is staged, `readable_offset` what may be seen. Between turns of the
+   loop the two are equal, unless what may be seen waits for a sync.
 """
 
 import struct
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,6 +29,9 @@ ENTRY = struct.Struct(">qiq")
 ENTRY_SIZE = ENTRY.size
 REGION_CHARS_MAX = 64
 
+SCAN_COUNT_LEAST = 800
+"""A filtered pull looks at 800 entries, or as many as it asks for, as the original does."""
+
 
 class LogTail:
     """The end of the log: where the next record goes and what is staged for the next write."""
@@ -36,9 +40,14 @@ class LogTail:
         "end_offset",
         "file_size",
         "grown",
+        "hot_offset",
+        "keyed",
         "parts",
+        "refusal",
+        "staged_count",
         "store_ms",
         "views",
+        "visible_offset",
         "written_offset",
     )
 
@@ -48,21 +57,24 @@ class LogTail:
         """Where the next record goes, behind everything staged."""
         self.written_offset = end_offset
         """The end of what the kernel has; [written_offset, end_offset) is staged in `parts`."""
+        self.visible_offset = end_offset
+        """The end of what may be seen: what is written, or only what is synced."""
+        self.hot_offset = end_offset
+        """Records from here on are recent and were written or checked by this process: `views` has
+        them. What lies before is read from the files, in a thread."""
+        self.refusal = ""
+        """Why no record is taken now; empty when they are."""
         self.parts: list[bytes | memoryview] = []
+        self.staged_count = 0
+        """How many records are staged."""
         self.grown: set[Queue] = set()
         """The queues that have entries of what is staged."""
+        self.keyed: list[tuple[str, int, int, bytes]] = []
+        """What is staged for the key index: topic, log offset, store time, properties."""
         self.store_ms = 0
         """The store time of the next record; never goes back, whatever the wall clock does."""
         self.views: dict[int, memoryview] = {}
-        """File number (first offset // file_size) to the file as memory."""
-
-
-class OldEntries(Protocol):
-    """Reads queue entries that are no longer in memory."""
-
-    def read(self, queue_offset: int, count: int) -> bytes:
-        """Give up to `count` whole entries from `queue_offset` on."""
-        ...
+        """File number (first offset // file_size) to the file as memory, for the hot part."""
 
 
 class Queue:
@@ -71,43 +83,46 @@ class Queue:
     __slots__ = (
         "base_offset",
         "entries",
+        "flushed_offset",
         "magic",
         "min_offset",
         "next_offset",
-        "old",
         "queue_id",
         "readable_offset",
         "topic",
         "topic_field",
     )
 
-    def __init__(self, topic: str, queue_id: int, next_offset: int, old: OldEntries) -> None:
-        name = topic.encode()
-        is_long = len(name) > 127
+    def __init__(self, topic: str, queue_id: int, next_offset: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        self.magic = MAGIC_V2 if is_long else MAGIC_V1
-        self.topic_field = len(name).to_bytes(2 if is_long else 1, "big") + name
-        """Length and name as a record carries them."""
+        self.magic, self.topic_field = _topic_field(topic)
         self.next_offset = next_offset
         self.readable_offset = next_offset
         self.min_offset = 0
         self.base_offset = next_offset
-        """The queue offset of the first entry in `entries`."""
+        """The queue offset of the first entry in `entries`; the hot path looks no further back."""
+        self.flushed_offset = next_offset
+        """Entries before it are in the queue's files; the newest of them are in `entries`, too."""
         self.entries = bytearray()
-        self.old = old
 
-    def read_entries(self, queue_offset: int, count: int) -> bytes | bytearray:
-        """Give up to `count` readable entries from `queue_offset` on, the newest from memory."""
+    def read_entries(self, queue_offset: int, count: int) -> bytearray:
+        """Give up to `count` readable entries, from `base_offset` or a later offset on."""
         count = min(count, self.readable_offset - queue_offset)
-        old_count = self.base_offset - queue_offset
-        if old_count <= 0:
-            start = -old_count * ENTRY_SIZE
-            return self.entries[start : start + count * ENTRY_SIZE]
-        old = self.old.read(queue_offset, min(count, old_count))
-        if count <= old_count or len(old) < old_count * ENTRY_SIZE:  # less at a file's end
-            return old
-        return old + self.entries[: (count - old_count) * ENTRY_SIZE]
+        start = (queue_offset - self.base_offset) * ENTRY_SIZE
+        return self.entries[start : start + count * ENTRY_SIZE]
+
+
+@lru_cache(maxsize=4_096)
+def _topic_field(topic: str) -> tuple[int, bytes]:
+    """Give the magic, and length and name of the topic, as a record carries them.
+
+    All queues of a topic share one value.
+    """
+    name = topic.encode()
+    is_long = len(name) > 127
+    field = len(name).to_bytes(2 if is_long else 1, "big") + name
+    return (MAGIC_V2 if is_long else MAGIC_V1), field
 
 
 class Topic:
@@ -165,6 +180,8 @@ class CoreState:
         "body_size_max",
         "cluster_property",
         "groups",
+        "is_sync_flush",
+        "judged",
         "offsets",
         "pull_bytes_max",
         "pull_count_max",
@@ -186,6 +203,11 @@ class CoreState:
         """`topic@group` to queue id to next offset to consume, as consumerOffset.json has it."""
         self.cluster_property = f"CLUSTER\x01{cluster}\x02"
         self.body_size_max = 4_194_304
+        self.is_sync_flush = False
+        """Whether answers wait for the disk, unless a message says that it does not."""
+        self.judged: dict[str, tuple[int, bytes]] = {}
+        """What followed the ids of messages, with its tag's code and as it is stored. It depends
+        on the cluster and on `is_sync_flush`: both are fixed before the first message."""
         self.pull_count_max = 32
         self.pull_bytes_max = 262_144
         self.send_answer = _send_answer(region)

@@ -1,102 +1,215 @@
 """The log's files: a row of equal files that together are one stream of bytes.
 
 In: bytes at log offsets. Out: files of fixed size, each named by the 20 digits of its first offset,
-and each file as memory in the tail's `views`.
+and the newest of them as memory in the tail's `views`.
 
 Rules:
 1. Bytes are written with positioned writes only, at most one per file and call.
-2. A file is made, sparse and at full length, when its first byte is written.
-3. A failed write leaves no valid record behind its start: the place where it began is blotted out.
+2. The next file is made ahead of need, with its space, by a job for a thread. Where that failed or
+   came too late, the writer makes it, sparse and at full length. The very first is made so, too:
+   a broker that is tried out takes no gigabyte.
+3. A failed write leaves nothing behind: what it wrote is blotted out, on the disk as well, before
+   anybody is told that it failed.
+4. Only the files of the hot part are open and mapped, and only so many of them, besides those that
+   are being written or not yet synced. When more are made the hot part begins later.
 """
 
-import contextlib
 from pathlib import Path
 
 from orbitmq.core import LogTail
+from orbitmq.ensure import ensure
 from orbitmq.errors import StoreError
+from orbitmq.store.layout import file_name
 from orbitmq.world.files import BigFile, Files
 
 BLOT_SIZE = 65_536
+MAPPED_FILES_MAX = 128
 
 
 class CommitLog:
     """Writes, maps and syncs the files of one log."""
 
-    def __init__(self, files: Files, folder: Path, tail: LogTail) -> None:
+    def __init__(self, files: Files, folder: Path, tail: LogTail, first_offset: int) -> None:
         self._files = files
         self._folder = folder
         self._tail = tail
+        self.first_offset = first_offset
+        """Where the log begins: what lies before was removed."""
         self._open: dict[int, BigFile] = {}
         self._unsynced: set[int] = set()
-        files.make_folder(folder)
-        for name in files.names(folder):
-            if len(name) == 20 and name.isdigit():
-                self._file(int(name) // tail.file_size)
+        self._is_folder_unsynced = False
+        self._reserved = -1
+        self._syncs_under_way = 0
+        self._leaving: list[BigFile] = []
+        self._written_from: int | None = None
+        """The first file of the write that is under way."""
+        self.is_spoiled = False
+        """Whether a refused write left something that could not be blotted out."""
+        last = tail.end_offset // tail.file_size
+        first = max(tail.hot_offset // tail.file_size, last - MAPPED_FILES_MAX + 1)
+        for number in range(first, last):
+            self._file(number)
+        if tail.end_offset % tail.file_size:
+            self._file(last)
+        self._is_folder_unsynced = False  # recovery has seen to it
+        self._move_hot(first)
 
-    @property
-    def file_numbers(self) -> list[int]:
-        """The numbers (first offset // file size) of the files that are there, in order."""
-        return sorted(self._open)
+    def path(self, number: int) -> Path:
+        """Give the path of a file by its number (first offset // file size)."""
+        return self._folder / file_name(number * self._tail.file_size)
 
     def write(self, log_offset: int, data: bytes) -> None:
         """Write `data` at `log_offset`, cut where files end.
 
         Raises StoreError when a file refuses; then nothing of `data` will be read as a record.
         """
+        self._written_from = log_offset // self._tail.file_size
+        try:
+            self._write(log_offset, data)
+        finally:
+            self._written_from = None
+
+    def _write(self, log_offset: int, data: bytes) -> None:
         file_size = self._tail.file_size
+        for number in range(log_offset // file_size, -(-(log_offset + len(data)) // file_size)):
+            self._file(number)  # before anything is written: a full disk refuses here, most often
         done = 0
         try:
             while done < len(data):
                 number, position = divmod(log_offset + done, file_size)
                 piece = memoryview(data)[done : done + file_size - position]
-                self._file(number).write_at(position, piece)
+                self._open[number].write_at(position, piece)
                 self._unsynced.add(number)
                 done += len(piece)
         except BaseException:
             self._blot(log_offset, len(data))
             raise
 
-    def sync(self) -> None:
-        """Bring everything written so far to the disk. Blocks: call it from a thread."""
-        for number in list(self._unsynced):
-            self._unsynced.discard(number)  # first: it may be written to while it is synced
-            try:
-                self._open[number].sync()
-            except StoreError:
-                self._unsynced.add(number)
-                raise
+    def begin_sync(self) -> "Unsynced":
+        """Give what must be synced; until `end_sync` no file is closed."""
+        numbers, self._unsynced = self._unsynced, set()
+        folder = self._folder if self._is_folder_unsynced else None
+        self._is_folder_unsynced = False
+        self._syncs_under_way += 1
+        return Unsynced(self._files, [self._open[number] for number in sorted(numbers)], folder)
+
+    def end_sync(self) -> None:
+        """Say that a sync is over, however it ended."""
+        self._syncs_under_way -= 1
+        if not self._syncs_under_way:
+            self._close_leaving()
+
+    def number_to_reserve(self) -> int | None:
+        """Give the number of the file to make ahead, or None when none is due.
+
+        What is only staged does not count: its own file may not be there yet, and files must come
+        in order.
+        """
+        number, position = divmod(self._tail.written_offset, self._tail.file_size)
+        if position * 2 < self._tail.file_size or self._reserved >= number + 1:
+            return None
+        self._reserved = number + 1
+        return self._reserved
+
+    def reserve(self, number: int) -> None:
+        """Make a file ahead of need, with its space; for a thread. Raises StoreError."""
+        path = self.path(number)
+        if self._files.size(path) is None:
+            self._files.reserve(path, self._tail.file_size)
+
+    def reserve_failed(self) -> None:
+        """Say that making the next file failed: it is due again."""
+        self._reserved = -1
+
+    def forget(self, numbers: list[int]) -> None:
+        """Close files that are removed, the oldest ones; the log begins behind them."""
+        for number in numbers:
+            self._close(number)
+            self.first_offset = max(self.first_offset, (number + 1) * self._tail.file_size)
+        self._move_hot(self.first_offset // self._tail.file_size)
+
+    def keep_hot(self, hot_offset: int) -> None:
+        """Close and unmap the files that lie wholly before `hot_offset`."""
+        self._move_hot(hot_offset // self._tail.file_size)
 
     def close(self) -> None:
-        """Sync and close all files; they are closed also when the sync fails."""
-        try:
-            self.sync()
-        finally:
-            self._tail.views.clear()
-            for file in self._open.values():
-                file.close()
-            self._open.clear()
+        """Close all files."""
+        for number in list(self._open):
+            self._close(number)
+        self._close_leaving()
 
     def _file(self, number: int) -> BigFile:
         file = self._open.get(number)
         if file is None:
-            first_offset = number * self._tail.file_size
-            path = self._folder / f"{first_offset:020d}"
-            file = self._open[number] = self._files.open_big(path, self._tail.file_size)
+            file = self._files.open_big(self.path(number), self._tail.file_size)
+            self._open[number] = file
             self._tail.views[number] = file.view()
+            # Also of a file that was made ahead: its name may be there and not yet on the disk.
+            self._is_folder_unsynced = True
+            if len(self._open) > MAPPED_FILES_MAX:
+                self._move_hot(number - MAPPED_FILES_MAX + 1)
         return file
+
+    def _move_hot(self, first_number: int) -> None:
+        """Let the hot part begin not before this file; files with unsynced bytes stay open."""
+        tail = self._tail
+        tail.hot_offset = max(tail.hot_offset, first_number * tail.file_size)
+        if self._written_from is not None:
+            first_number = min(first_number, self._written_from)
+        for number in [number for number in self._open if number < first_number]:
+            if number not in self._unsynced:
+                self._close(number)
+
+    def _close(self, number: int) -> None:
+        self._tail.views.pop(number, None)
+        self._unsynced.discard(number)
+        file = self._open.pop(number, None)
+        if file is None:
+            return
+        self._leaving.append(file)
+        if not self._syncs_under_way:
+            self._close_leaving()
+
+    def _close_leaving(self) -> None:
+        for file in self._leaving:
+            file.close()
+        self._leaving.clear()
 
     def _blot(self, log_offset: int, size: int) -> None:
         """Write zeros over what a refused write left: as far as it got, its space exists.
 
         Not only over its first record: those behind it are whole, and a later write that ends where
-        one of them begins would bring it back.
+        one of them begins would bring it back. And it is synced: a power cut, too, would.
         """
         end = log_offset + size
-        with contextlib.suppress(StoreError):
-            while log_offset < end:
-                number, position = divmod(log_offset, self._tail.file_size)
-                piece = min(BLOT_SIZE, end - log_offset, self._tail.file_size - position)
-                if number not in self._open:
-                    return
-                self._open[number].write_at(position, bytes(piece))
-                log_offset += piece
+        while log_offset < end:
+            number, position = divmod(log_offset, self._tail.file_size)
+            piece = min(BLOT_SIZE, end - log_offset, self._tail.file_size - position)
+            file = self._open[number]
+            try:
+                # Not through the map: on a full disk, touching what was never written ends us.
+                left = file.read_at(position, piece).rstrip(b"\0")
+                if left:  # no more than that: what was not written may have no space
+                    file.write_at(position, bytes(len(left)))
+                    file.sync()
+            except StoreError:
+                self.is_spoiled = True
+                return
+            log_offset += piece
+
+
+class Unsynced:
+    """Files with bytes that are not on the disk yet."""
+
+    def __init__(self, files: Files, big_files: list[BigFile], folder: Path | None) -> None:
+        ensure(bool(big_files) or folder is None, "a new file has bytes")
+        self._files = files
+        self._big_files = big_files
+        self._folder = folder
+
+    def sync(self) -> None:
+        """Bring them to the disk; for a thread. Raises SyncFailed."""
+        for file in self._big_files:
+            file.sync()
+        if self._folder is not None:
+            self._files.sync([self._folder])

@@ -1,35 +1,47 @@
-"""The one object the broker holds: log, queues, and what was staged in this turn of the loop.
+"""The one object the broker holds: log, queues, key index, and what was staged in this turn.
 
-In: staged records (through `orbitmq.core`) and the moments at which to write and to sync.
-Out: what is readable, and the queues that grew.
+In: staged records (through `orbitmq.core`) and the moments at which to write, sync and flush.
+Out: what is readable, the queues that grew, jobs for threads, and the reason when none are taken.
 
 Rules:
-1. `write_staged` is called once a turn. After it everything staged is in the kernel and readable,
-   or nothing of it is: then tail and queues stand where they stood, and StoreError says why.
-2. Queue entries are written behind (`write_queues`); until then they are served from memory.
-3. One process per folder: the lock file is held while the store is open.
-
-Recovery near a checkpoint, retention, the key index and synchronous flush come with the next issue;
-opening a folder reads the whole log.
+1. `write_staged` is called once a turn. After it everything staged is in the kernel, or nothing of
+   it is: then tail and queues stand where they stood, and StoreError says why.
+2. What may be seen is what is written or, with synchronous flush, what is synced.
+3. Jobs are made here, run in a thread and handed back to `finish_…`; one of each kind at a time.
+   The thread touches files, this object is touched by the loop only.
+4. After a failed sync nothing is taken, acknowledged or called durable any more: the kernel may
+   have dropped what it could not write. Reading goes on; a restart reads back what the disk has.
+5. One process per folder: the lock file is held while the store is open.
 """
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
-from orbitmq.core import LogTail, Queue
-from orbitmq.core.state import ENTRY
+from orbitmq.core import Queue
+from orbitmq.core.state import ENTRY_SIZE
 from orbitmq.ensure import ensure
-from orbitmq.errors import StoreError
+from orbitmq.errors import StoreError, SyncFailed
+from orbitmq.store.checkpoint import Mark
+from orbitmq.store.cleaning import Cleaner, CleanerOutside, CleanerParts
 from orbitmq.store.commit_log import CommitLog
-from orbitmq.store.consume_queue import OpenFiles, QueueFiles
-from orbitmq.store.load import Found, scan
+from orbitmq.store.flush import FlushJob, FlushTargets, LogSync, Run
+from orbitmq.store.followers import Follower, Followers
+from orbitmq.store.kept_entries import KeptEntries
+from orbitmq.store.key_index import IndexState, find_waiting
+from orbitmq.store.log_reader import LogReader
+from orbitmq.store.opening import Outside, Progress, open_folder
+from orbitmq.store.options import StoreOptions
+from orbitmq.store.publishing import Publisher, Written
+from orbitmq.store.raw_follow import RawFollower
+from orbitmq.store.reading import ColdReader
+from orbitmq.store.refusals import RefusalKind, Refusals
+from orbitmq.store.retention import Retention, RetentionSettings
+from orbitmq.store.stats import StoreStats
 from orbitmq.wire.record import BLANK_SIZE
-from orbitmq.world.files import Files
 
-LOG_FILE_SIZE = 1_073_741_824
-QUEUE_FILE_SIZE = 6_000_000
-
-
+PAGE_SIZE = 4_096
 AROUND_BODY_MAX = 65_536 + BLANK_SIZE
 """More than what a record and the end of its file need besides the body."""
 
@@ -39,46 +51,77 @@ def largest_body(log_file_size: int) -> int:
     return log_file_size - AROUND_BODY_MAX
 
 
+class KeyQuery(NamedTuple):
+    """Which messages to look for: topic and key, and the store times between which they lie."""
+
+    topic: str
+    key: str
+    begin_ms: int
+    end_ms: int
+    count_max: int
+
+
 class Store:
     """A RocketMQ store folder, open for reading and writing."""
 
     def __init__(
         self,
-        files: Files,
-        folder: Path,
-        *,
-        log_file_size: int = LOG_FILE_SIZE,
-        queue_file_size: int = QUEUE_FILE_SIZE,
+        outside: Outside,
+        root: Path,
+        options: StoreOptions | None = None,
+        retention: RetentionSettings | None = None,
+        progress: Progress | None = None,
     ) -> None:
-        self._folder = folder
-        self._open_files = OpenFiles(files, -(-queue_file_size // ENTRY.size) * ENTRY.size)
-        self._queues: dict[tuple[str, int], Queue] = {}
-        self._queue_files: dict[tuple[str, int], QueueFiles] = {}
+        """Open a folder, made when it is not there; what a crash left is put in order first."""
+        self._options = options = options or StoreOptions()
+        self._clock = outside.clock
+        self._opened = opened = open_folder(outside, root, options, progress=progress)
+        self.folder = opened.folder
+        self.findings = opened.findings
+        """What recovery found and did."""
+        self.stats = StoreStats()
+        self._queues = opened.queues
+        self.tail = tail = opened.tail
+        self._log = CommitLog(outside.files, opened.folder.log, tail, opened.first_offset)
+        self.log = LogReader(outside.files, opened.folder.log, tail)
+        self._followers = Followers(outside.files, opened.folder.config, self.log)
+        self._publisher = Publisher(tail, self._queues)
+        self._refusals = Refusals(tail, options)
+        self.durable_offset = tail.end_offset
+        """The end of what is surely on the disk."""
+        self._files = outside.files
+        self._raw = RawFollower(tail, self.queue, options.delays_ms)
+        self.reader = ColdReader(outside.files, opened.folder, tail.file_size, opened.queue_files)
+        """For threads that read what is not in memory."""
+        self.cleaner = Cleaner(
+            CleanerOutside(outside.files, outside.clock),
+            CleanerParts(
+                folder=opened.folder,
+                tail=tail,
+                log=self._log,
+                queues=self._queues,
+                key_index=opened.index,
+                reader=self.reader,
+                refusals=self._refusals,
+            ),
+            Retention(retention or RetentionSettings()),
+        )
         self._unwritten: set[Queue] = set()
-        self.message_count = 0
-        """Messages published since the store was opened."""
-        files.make_folder(folder)
-        self._lock = files.lock(folder / "lock")
-        self.tail = LogTail(log_file_size, 0)
-        try:
-            self._log = CommitLog(files, folder / "commitlog", self.tail)
-            for found in scan(self.tail, self._log.file_numbers):
-                self._follow(found)
-            self.tail.written_offset = self.tail.end_offset
-            self.write_queues()
-        except BaseException:
-            self._lock.release()
-            raise
+        self._entry_bytes = 0
+        self._kept = KeptEntries(options.kept_bytes_max)
+        self._positions: dict[str, int] | None = None
+        self._marked_offset = tail.end_offset
+        self._sync_job: LogSync | None = None
+        self._flush_job: FlushJob | None = None
+
+    # --- What is there ---
 
     def queue(self, topic: str, queue_id: int) -> Queue:
         """Give the queue, made empty when nothing was ever in it."""
         key = (topic, queue_id)
         queue = self._queues.get(key)
         if queue is None:
-            folder = self._folder / "consumequeue" / topic / str(queue_id)
-            queue_files = QueueFiles(self._open_files, folder)
-            queue = self._queues[key] = Queue(topic, queue_id, 0, queue_files)
-            self._queue_files[key] = queue_files
+            queue = self._queues[key] = Queue(topic, queue_id, 0)
         return queue
 
     def find_queue(self, topic: str, queue_id: int) -> Queue | None:
@@ -92,79 +135,345 @@ class Store:
             counts[topic] = max(counts.get(topic, 0), queue_id + 1)
         return counts
 
+    def follower(self, name: str) -> Follower:
+        """Give the follower of this name, standing where it stood when it was last saved."""
+        return self._followers.attach(name, self.first_offset, self.tail.visible_offset)
+
+    @property
+    def message_count(self) -> int:
+        """Messages that became readable since the store was opened."""
+        return self._publisher.message_count
+
+    @property
+    def first_offset(self) -> int:
+        """Where the log begins."""
+        return self._log.first_offset
+
+    @property
+    def refusal_kind(self) -> RefusalKind | None:
+        """Why no records are taken now; the text is in `tail.refusal`."""
+        return self._refusals.kind
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """How much of the log is not surely on the disk."""
+        return self.tail.written_offset - self.durable_offset
+
+    @property
+    def unsynced_ms(self) -> int:
+        """How long the oldest of it has waited."""
+        return self._refusals.unsynced_ms(self._clock.monotonic_s())
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """Queue and index entries that only memory holds, and what they are still to be made of."""
+        return self._entry_bytes + self._opened.index.memory_bytes
+
+    @property
+    def dispatch_lag_bytes(self) -> int:
+        """How much of the log is in no queue, or not in the key index, not even in memory."""
+        filed_offset = self._opened.index.filed_offset
+        reached = self.tail.visible_offset if filed_offset is None else filed_offset
+        return self.tail.written_offset - reached
+
+    @property
+    def unindexed_keys(self) -> int:
+        """Keys that cannot be looked up: their messages have more than are filed."""
+        return self._opened.index.left_out
+
+    @property
+    def flush_lag_bytes(self) -> int:
+        """How much of the log is not yet in queue and index files: what a start reads back."""
+        return self.tail.written_offset - self._marked_offset
+
+    def lookup(self, query: KeyQuery) -> Callable[[], list[int]]:
+        """Give the function, for a thread, that finds messages by key: log offsets, newest first.
+
+        Others may have the same hash: whoever reads the records compares the keys.
+        """
+        index, visible_offset = self._opened.index, self.tail.visible_offset
+        index.drain_some()
+        waiting, times = index.waiting(), (query.begin_ms, query.end_ms)
+
+        def find() -> list[int]:
+            found = find_waiting(waiting, query.topic, query.key, times)
+            found += index.lookup(*query)
+            unique = dict.fromkeys(found)  # filed meanwhile: found twice
+            return [at for at in unique if at < visible_offset][: query.count_max]
+
+        return find
+
+    def index_state(self) -> IndexState:
+        """Give how far the key index has come."""
+        return self._opened.index.filed_state()
+
+    def drain_index(self) -> bool:
+        """File some of what waits for the key index, a few milliseconds' work; True: all is."""
+        return self._opened.index.drain_some()
+
+    # --- Writing ---
+
     def write_staged(self) -> set[Queue]:
         """Write everything staged with one positioned write and give the queues that grew.
 
-        Raises StoreError when the disk refuses; then nothing of this turn was stored.
+        With synchronous flush they grow when the sync is done: see `finish_sync`. Raises StoreError
+        when the disk refuses or a sync has failed; then nothing of this turn was stored.
         """
         tail = self.tail
-        data = b"".join(tail.parts)
+        begin_s = self._clock.monotonic_s()
+        size = self._write(b"".join(tail.parts))
+        if size:
+            self._raw.forget()  # this log has gone its own way
+        grown = [(queue, queue.next_offset) for queue in tail.grown]
+        written = Written(tail.end_offset, grown, tail.keyed, tail.staged_count)
+        tail.parts.clear()
+        tail.grown = set()
+        tail.keyed = []
+        tail.staged_count = 0
+        return self._note_written(written, size, begin_s)
+
+    def append_raw(self, log_offset: int, data: bytes) -> set[Queue]:
+        """Write bytes of another broker's log at the end of this one; give the queues that grew.
+
+        A record may come in pieces: it is written when its last byte has come. Raises StoreError
+        when `log_offset` is not `raw_offset`, when the bytes are no records or the disk refuses;
+        then nothing of them was taken, or what comes before `raw_offset`.
+        """
+        tail = self.tail
+        if log_offset != self.raw_offset or tail.parts:
+            raise StoreError(
+                f"bytes for log offset {log_offset}, but the log goes on at {self.raw_offset}: both"
+                " logs must go on at the same place"
+            )
+        grown, is_over = self._append_raw(data)
+        while not is_over:
+            more, is_over = self._append_raw(b"")
+            grown |= more
+        return grown
+
+    def _append_raw(self, data: bytes) -> tuple[set[Queue], bool]:
+        """Write what is whole, up to a file that is left out; say whether nothing is left to do."""
+        begin_s = self._clock.monotonic_s()
+        try:
+            batch = self._raw.cut(data)
+        except StoreError:
+            if not data:
+                self._raw.forget()
+            raise
+        self.tail.end_offset += len(batch.data)
+        size = self._write(batch.data)
+        self.tail.end_offset += batch.jump_size
+        grown = self._note_written(self._raw.take(batch), size, begin_s)
+        return grown, not batch.jump_size
+
+    @property
+    def raw_offset(self) -> int:
+        """Where `append_raw` goes on: behind the log and what waits for the end of its record."""
+        return self.tail.end_offset + self._raw.waiting_size
+
+    def _write(self, data: bytes) -> int:
+        tail = self.tail
         ensure(
             tail.written_offset + len(data) == tail.end_offset,
             "staged bytes and log end disagree",
         )
-        grown, tail.grown = tail.grown, set()
         try:
+            self._refusals.check_not_halted()
             self._log.write(tail.written_offset, data)
         except BaseException:
-            self._take_back(grown)
+            self._take_back()
             raise
-        tail.parts.clear()
+        return len(data)
+
+    def _note_written(self, written: Written, size: int, begin_s: float) -> set[Queue]:
+        """Move the ends on; give the queues that grew."""
+        tail, hot_bytes = self.tail, self._options.hot_bytes
         tail.written_offset = tail.end_offset
+        self._publisher.add(written)
+        now_s = self._clock.monotonic_s()
+        if self._sync_job is not None and self._sync_job.later_since_s is None and size:
+            self._sync_job.later_since_s = now_s
+        self._refusals.note_behind(self.unsynced_bytes, self.unwritten_bytes, now_s)
+        if tail.written_offset - tail.hot_offset > hot_bytes:
+            tail.hot_offset = tail.written_offset - hot_bytes
+            self._log.keep_hot(tail.hot_offset)
+        self.stats.count_puts(written.message_count, size, now_s - begin_s)
+        return set() if self._options.is_sync_flush else self._publish(written.end_offset)
+
+    def _take_back(self) -> None:
+        """Put tail and queues back to what is written."""
+        tail = self.tail
+        self.stats.put_failures += 1
+        tail.parts.clear()
+        tail.keyed.clear()
+        tail.staged_count = 0
+        tail.end_offset = tail.written_offset
+        grown, tail.grown = tail.grown, set()
         for queue in grown:
-            self.message_count += queue.next_offset - queue.readable_offset
-            queue.readable_offset = queue.next_offset
+            queue.next_offset = self._publisher.written_offset(queue)
+            del queue.entries[(queue.next_offset - queue.base_offset) * ENTRY_SIZE :]
+        if self._log.is_spoiled:
+            self._refusals.halt("a refused write could not be taken back")
+
+    def _publish(self, visible_offset: int) -> set[Queue]:
+        count = self.message_count
+        grown, published = self._publisher.publish(visible_offset)
+        for written in published:
+            self._opened.index.add(written.keyed)
         self._unwritten |= grown
+        self._entry_bytes += (self.message_count - count) * ENTRY_SIZE
         return grown
 
-    def write_queues(self) -> None:
-        """Write the entries that are only in memory; raises StoreError, keeping what is left."""
-        for queue in list(self._unwritten):
-            count = queue.readable_offset - queue.base_offset
-            size = count * ENTRY.size
-            written = bytes(queue.entries[:size])
-            self._queue_files[queue.topic, queue.queue_id].write(queue.base_offset, written)
-            del queue.entries[:size]
-            queue.base_offset += count
-            self._unwritten.discard(queue)
+    # --- Syncing the log ---
 
-    def sync(self) -> None:
-        """Bring the log to the disk. Blocks: call it from a thread."""
-        self._log.sync()
+    def begin_sync(self, least_pages: int = 0) -> LogSync | None:
+        """Give the job that syncs the log, or None: nothing to do, one is under way, or halted.
+
+        With `least_pages` fewer dirty pages are left for later.
+        """
+        is_little = self.unsynced_bytes < max(1, least_pages * PAGE_SIZE)
+        if is_little or self._sync_job is not None or self.is_halted:
+            return None
+        self._sync_job = LogSync(self._log.begin_sync(), self.tail.written_offset)
+        return self._sync_job
+
+    def finish_sync(self, job: LogSync) -> set[Queue]:
+        """Take in the outcome of a sync; give the queues that grew by it.
+
+        Raises its error after halting the store: nothing is durable on the word of a later sync.
+        """
+        ensure(job is self._sync_job, "one sync of the log at a time")
+        self._sync_job = None
+        self._log.end_sync()
+        if job.error is not None:
+            self._refusals.halt(str(job.error))
+            raise job.error
+        self.durable_offset = job.target
+        now_s = self._clock.monotonic_s()
+        self._refusals.restart_age(job.later_since_s)
+        self._refusals.note_behind(self.unsynced_bytes, self.unwritten_bytes, now_s)
+        return self._publish(job.target) if self._options.is_sync_flush else set()
+
+    @property
+    def is_halted(self) -> bool:
+        """Whether a sync has failed: nothing is taken any more."""
+        return self._refusals.kind is RefusalKind.HALTED
+
+    def check_age(self) -> None:
+        """Look how long the unsynced part has waited; call it every second or so."""
+        now_s = self._clock.monotonic_s()
+        self._refusals.note_behind(self.unsynced_bytes, self.unwritten_bytes, now_s)
+
+    # --- Writing behind ---
+
+    def begin_flush(self, *, is_thorough: bool) -> FlushJob | None:
+        """Give the job that writes queue and index entries; None: one is under way, or halted.
+
+        A thorough one may run only when `durable_offset` has reached its `mark.log_offset`. What
+        `drain_index` has left is filed here, however long it takes: call that one before.
+        """
+        if self._flush_job is not None or self.is_halted:
+            return None
+        opened = self._opened
+        runs = [self._run(queue) for queue in self._unwritten]
+        index_job = opened.index.freeze()
+        mark = Mark(
+            self.tail.visible_offset,
+            self._publisher.queue_count,
+            self._publisher.entry_total,
+            *opened.index.state(),
+        )
+        self._positions = positions = self._followers.take() if is_thorough else None
+        targets = FlushTargets(
+            opened.queue_files,
+            opened.index,
+            opened.checkpoint,
+            lambda: None if positions is None else self._followers.save(positions),
+        )
+        self._flush_job = FlushJob(
+            targets, runs, index_job, mark, self.tail.store_ms, is_thorough=is_thorough
+        )
+        return self._flush_job
+
+    def finish_flush(self, job: FlushJob) -> None:
+        """Take in the outcome of a flush; raises its error, after halting when a sync failed."""
+        ensure(job is self._flush_job, "one flush at a time")
+        self._flush_job = None
+        if job.error is not None:
+            if isinstance(job.error, SyncFailed):
+                self._refusals.halt(str(job.error))
+            raise job.error
+        self._marked_offset = job.mark.log_offset
+        if job.is_thorough:
+            self.cleaner.note_synced(job.mark)
+        if self._positions is not None:
+            self._followers.note_saved(self._positions)
+        if job.index_job is not None:
+            self._opened.index.finish(job.index_job)
+        for queue, queue_offset, entries in job.runs:
+            ensure(queue.flushed_offset == queue_offset, "entries are written behind in order")
+            queue.flushed_offset = end_offset = queue_offset + len(entries) // ENTRY_SIZE
+            self._entry_bytes -= len(entries)
+            self._kept.add(queue, end_offset, len(entries))
+            if end_offset == queue.readable_offset:
+                self._unwritten.discard(queue)
+        self._kept.trim()
+
+    def cancel_flush(self, job: FlushJob) -> None:
+        """Give up a flush that has not begun to run."""
+        ensure(job is self._flush_job, "one flush at a time")
+        self._flush_job = None
+
+    def _run(self, queue: Queue) -> Run:
+        first, base = queue.flushed_offset, queue.base_offset
+        start, end = (first - base) * ENTRY_SIZE, (queue.readable_offset - base) * ENTRY_SIZE
+        return Run(queue, first, queue.entries[start:end])
+
+    # --- Making the next log file ---
+
+    def begin_reserve(self) -> int | None:
+        """Give the number of the log file to make ahead, or None when none is due."""
+        return None if self.is_halted else self._log.number_to_reserve()
+
+    def reserve(self, number: int) -> None:
+        """Make a log file ahead; for a thread. Raises StoreError when there is no room."""
+        self._log.reserve(number)
+
+    def reserve_failed(self, error: BaseException) -> None:
+        """Say that it failed: it is due again, and the writer can do without.
+
+        A failed sync halts the store, here as everywhere.
+        """
+        self._log.reserve_failed()
+        if isinstance(error, SyncFailed):
+            self._refusals.halt(str(error))
+
+    # --- Closing ---
+
+    def flush_all(self) -> None:
+        """Bring everything to the disk, here and now. Raises the first failure."""
+        sync = self.begin_sync()
+        if sync is not None:
+            sync.run()
+            self.finish_sync(sync)
+        flush = self.begin_flush(is_thorough=True)
+        if flush is not None:
+            flush.run()
+            self.finish_flush(flush)
 
     def close(self) -> None:
-        """Write, sync and close everything and let the folder go, whatever of it fails."""
+        """Flush and close everything and let the folder go, whatever of it fails.
+
+        The mark of an unclean stop stays unless everything is on the disk.
+        """
+        ensure(self._sync_job is None and self._flush_job is None, "no job is under way")
         with ExitStack() as steps:
-            steps.callback(self._lock.release)
-            steps.callback(self._open_files.close)
+            steps.callback(self._opened.lock.release)
             steps.callback(self._log.close)
-            self.write_queues()
-
-    def _follow(self, found: Found) -> None:
-        """Add a record that was read from the log to its queue."""
-        self.tail.store_ms = max(self.tail.store_ms, found.store_ms)
-        if not found.takes_place:
-            return
-        queue = self.queue(found.topic, found.queue_id)
-        is_first = queue.next_offset == 0  # the older part may have been removed
-        is_anew = found.queue_offset == 0  # the topic may have been deleted and made again
-        if is_first or is_anew:
-            queue.entries.clear()
-            queue.base_offset = queue.min_offset = queue.next_offset = found.queue_offset
-        if found.queue_offset != queue.next_offset:
-            raise StoreError(
-                f"damage in the log: the record at log offset {found.log_offset} is number "
-                f"{found.queue_offset} of topic {found.topic}, queue {found.queue_id}, where "
-                f"{queue.next_offset} is due; nothing was changed. Bring the log back from a copy"
-            )
-        queue.entries += ENTRY.pack(found.log_offset, found.size, found.tags_code)
-        queue.next_offset = queue.readable_offset = found.queue_offset + 1
-        self._unwritten.add(queue)
-
-    def _take_back(self, grown: set[Queue]) -> None:
-        tail = self.tail
-        tail.parts.clear()
-        tail.end_offset = tail.written_offset
-        for queue in grown:
-            del queue.entries[(queue.readable_offset - queue.base_offset) * ENTRY.size :]
-            queue.next_offset = queue.readable_offset
+            steps.callback(self._opened.checkpoint.close)
+            steps.callback(self._opened.index.close)
+            steps.callback(self._opened.queue_files.close)
+            self.flush_all()
+            if not self.is_halted:
+                self._files.remove(self.folder.abort)
+                self._files.sync([self.folder.root])

@@ -201,6 +201,32 @@ class GetEarliestStoreTimeAnswer(Header, frozen=True, kw_only=True):
     timestamp_ms: Int64 = msgspec.field(name="timestamp")
 
 
+# --- looking for messages ---
+
+
+class QueryMessage(Header, frozen=True, kw_only=True):
+    """12 QUERY_MESSAGE; the answer's body holds records back to back."""
+
+    topic: str
+    key: str
+    count_max: Int32 = msgspec.field(name="maxNum")
+    begin_ms: Int64 = msgspec.field(name="beginTimestamp")
+    end_ms: Int64 = msgspec.field(name="endTimestamp")
+
+
+class QueryMessageAnswer(Header, frozen=True, kw_only=True):
+    """The answer to 12: how far the index has come."""
+
+    index_end_ms: Int64 = msgspec.field(name="indexLastUpdateTimestamp")
+    index_end_offset: Int64 = msgspec.field(name="indexLastUpdatePhyoffset")
+
+
+class ViewMessage(Header, frozen=True, kw_only=True):
+    """33 VIEW_MESSAGE_BY_ID; the answer's body is one record."""
+
+    log_offset: Int64 = msgspec.field(name="offset")
+
+
 # --- clients and groups ---
 
 

@@ -1,0 +1,214 @@
+"""Removing what is old: log files by retention's word, then queue and index files behind them.
+
+In: the moments to look. Out: jobs for a thread, and what became of them: the log begins later, and
+queues with it.
+
+Rules:
+1. Deciding and unlinking happen in the thread; maps are let go and offsets moved on the loop.
+2. Queues follow in slices, so that tens of thousands of them stop nobody.
+3. A log file that was made ahead is not the log's last file: the one that is written to is.
+4. What lies behind the synced mark stays, and the files of log and index in which it stands: after
+   a power cut recovery begins there, and finds the queues' next numbers.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from orbitmq.core import LogTail, Queue
+from orbitmq.ensure import ensure
+from orbitmq.errors import StoreError
+from orbitmq.store.checkpoint import Mark
+from orbitmq.store.commit_log import CommitLog
+from orbitmq.store.key_index import KeyIndex
+from orbitmq.store.layout import Folder, is_file_name
+from orbitmq.store.reading import ColdReader, QueueView, min_offsets, snapshot
+from orbitmq.store.refusals import Refusals
+from orbitmq.store.retention import Decision, Disk, Facts, LogFile, Retention
+from orbitmq.world.clock import Clock
+from orbitmq.world.files import Files
+
+TRIM_COUNT_MAX = 1_000
+"""Queues looked at by one job."""
+
+_NOTHING = Decision([], "", "")
+
+
+class CleanJob:
+    """Asks retention and unlinks the log files that go."""
+
+    def __init__(self, cleaner: "Cleaner", last_number: int, file_size: int) -> None:
+        self._cleaner = cleaner
+        self._last_number = last_number
+        self._file_size = file_size
+        self.disks: list[Disk] = []
+        self.decision = _NOTHING
+        self.removed: list[int] = []
+        self.error: StoreError | None = None
+
+    def run(self) -> None:
+        """Look, decide, unlink; for a thread."""
+        try:
+            self._run()
+        except StoreError as error:
+            self.error = error
+
+    def _run(self) -> None:
+        outside, folder = self._cleaner.outside, self._cleaner.folder
+        files, clock = outside.files, outside.clock
+        self.disks = [Disk(path, files.space(path)) for path in (folder.log, folder.queues)]
+        wall_ms = clock.wall_ms()
+        self.decision = self._cleaner.retention.decide(
+            Facts(
+                log_files=self._log_files(files, folder),
+                disks=self.disks,
+                wall_ms=wall_ms,
+                monotonic_s=clock.monotonic_s(),
+                local_hour=clock.file_stamp(wall_ms) // 10**7 % 100,
+            )
+        )
+        for number in self.decision.remove:
+            files.remove(self._cleaner.path_of(number))
+            self.removed.append(number)
+        if self.removed:
+            files.sync([folder.log])
+
+    def _log_files(self, files: Files, folder: Folder) -> list[LogFile]:
+        found = []
+        for name in files.names(folder.log):
+            number = int(name) // self._file_size if is_file_name(name) else self._last_number + 1
+            modified_ms = files.modified_ms(folder.log / name)
+            if number <= self._last_number and modified_ms is not None:
+                found.append(LogFile(number, modified_ms))
+        return found
+
+
+class TrimJob:
+    """Finds where some queues begin now, and removes what only old records needed."""
+
+    def __init__(
+        self, cleaner: "Cleaner", views: list[QueueView], first_offset: int, *, is_last: bool
+    ) -> None:
+        self._cleaner = cleaner
+        self._views = views
+        self._first_offset = first_offset
+        self._is_last = is_last
+        self.moved: dict[tuple[str, int], int] = {}
+        self.removed_indexes: list[Path] = []
+        self.error: StoreError | None = None
+
+    def run(self) -> None:
+        """Look and unlink; for a thread."""
+        try:
+            self._run()
+        except StoreError as error:
+            self.error = error
+
+    def _run(self) -> None:
+        cleaner, first = self._cleaner, self._first_offset
+        self.moved = min_offsets(cleaner.reader, self._views, first)
+        for topic, queue_id in self.moved:
+            for path in cleaner.reader.queue_files.expired(topic, queue_id, first):
+                cleaner.outside.files.remove(path)
+        if self._is_last:
+            expired = cleaner.key_index.expired(first)
+            for path in [path for path in expired if path.name < cleaner.synced_index]:
+                cleaner.outside.files.remove(path)
+                self.removed_indexes.append(path)
+
+
+class CleanerParts(NamedTuple):
+    """What a cleaner works on."""
+
+    folder: Folder
+    tail: LogTail
+    log: CommitLog
+    queues: dict[tuple[str, int], Queue]
+    key_index: KeyIndex
+    reader: ColdReader
+    refusals: Refusals
+
+
+class CleanerOutside(NamedTuple):
+    """Where its facts come from."""
+
+    files: Files
+    clock: Clock
+
+
+class Cleaner:
+    """Looks after the age and the space of one store."""
+
+    def __init__(self, outside: CleanerOutside, parts: CleanerParts, retention: Retention) -> None:
+        self.outside = outside
+        self.folder = parts.folder
+        self.retention = retention
+        self.reader = parts.reader
+        self.key_index = parts.key_index
+        self._synced_offset = parts.tail.end_offset
+        self.synced_index = parts.key_index.state().index_name
+        """The index file in which the synced mark stands."""
+        self.disks: list[Disk] = []
+        """The disks of log and queues as the last look found them."""
+        self._parts = parts
+        self.path_of: Callable[[int], Path] = parts.log.path
+        self._is_asked = False
+        self._to_trim: list[Queue] = []
+        self._trimming: list[Queue] = []
+
+    def note_synced(self, mark: Mark) -> None:
+        """Take in where the synced mark stands now."""
+        self._synced_offset = mark.log_offset
+        self.synced_index = mark.index_name
+
+    def ask_manual(self) -> None:
+        """Let the next looks remove what is old, whatever the hour and the space."""
+        self._is_asked = True
+
+    def begin(self) -> CleanJob:
+        """Give the job that looks for old files."""
+        if self._is_asked:  # not when asked: a job may be deciding in its thread
+            self._is_asked = False
+            self.retention.ask_manual()
+        file_size = self._parts.tail.file_size
+        return CleanJob(self, max(0, self._synced_offset - 1) // file_size, file_size)
+
+    def finish(self, job: CleanJob) -> Decision:
+        """Take in what a look found and removed; raises its error."""
+        self.disks = job.disks
+        if job.removed:
+            self._parts.log.forget(job.removed)
+            self._to_trim = list(self._parts.queues.values())
+        if job.error is not None:
+            raise job.error
+        self._parts.refusals.note_disk(job.decision.refusal)
+        return job.decision
+
+    @property
+    def is_trimmed(self) -> bool:
+        """Whether all queues begin where the log does."""
+        return not self._to_trim
+
+    def begin_trim(self) -> TrimJob | None:
+        """Give the job for the next queues that must follow the log, or None when all have."""
+        if not self._to_trim:
+            return None
+        chunk = self._trimming = self._to_trim[-TRIM_COUNT_MAX:]
+        del self._to_trim[-TRIM_COUNT_MAX:]
+        views = [snapshot(queue) for queue in chunk]
+        first_offset = self._parts.log.first_offset
+        return TrimJob(self, views, first_offset, is_last=not self._to_trim)
+
+    def finish_trim(self, job: TrimJob) -> None:
+        """Let queues begin where their first record is; raises the job's error.
+
+        Then these queues are due again.
+        """
+        for key, min_offset in job.moved.items():
+            queue = self._parts.queues[key]
+            ensure(min_offset <= queue.readable_offset, "a queue begins before its end")
+            queue.min_offset = max(queue.min_offset, min_offset)
+        self.key_index.forget(job.removed_indexes)
+        if job.error is not None:
+            self._to_trim += self._trimming
+            raise job.error

@@ -1,0 +1,72 @@
+"""What follows from a record: the code of its queue entry, and whether the index has it.
+
+In: a record as the walk gives it. Out: the numbers that queues and index keep of it.
+
+Rules:
+1. The code is the hash of the tag, 0 without one. In the schedule topic it is the time at which the
+   message is due: its store time and the delay of its level.
+2. The tag is found in the bytes. Whatever looks odd there (the name at the end of another name, the
+   property twice) is left to the exact parser: both always agree.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from orbitmq.core import Walked
+from orbitmq.wire.expression import CACHED_TAG_CHARS_MAX, tag_code
+from orbitmq.wire.properties import DELAY, TAGS, parse_properties
+from orbitmq.wire.sysflag import TRANSACTION_MASK, Transaction
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+UNKNOWN_LEVEL_DELAY_MS = 1_000
+"""What the original takes for a level that its table does not have."""
+
+_TAGS = TAGS.encode() + b"\x01"
+_NAME_END = b"\x01"
+_ENTRY_END = 0x02
+_LEVEL_MAX = 2**31 - 1
+_ROLLBACK = int(Transaction.ROLLBACK)
+
+
+def is_indexed(sys_flag: int) -> bool:
+    """Whether the key index has the record: rolled back ones nobody looks for."""
+    return sys_flag & TRANSACTION_MASK != _ROLLBACK
+
+
+def entry_code(walked: Walked, delays_ms: Sequence[int]) -> int:
+    """Give the code of the record's queue entry."""
+    if walked.topic == SCHEDULE_TOPIC:
+        level = _delay_level(walked.properties, len(delays_ms))
+        if level:
+            is_known = level <= len(delays_ms)
+            return walked.store_ms + (delays_ms[level - 1] if is_known else UNKNOWN_LEVEL_DELAY_MS)
+    return properties_code(walked.properties)
+
+
+def properties_code(properties: bytes) -> int:
+    """Give the hash of the tag in a properties string, 0 without one."""
+    at = properties.find(_TAGS)
+    if at < 0:
+        return 0
+    start = at + len(_TAGS)
+    end = properties.find(_ENTRY_END, start)
+    tag = properties[start : end if end >= 0 else None]
+    is_odd = (at and properties[at - 1] != _ENTRY_END) or properties.find(_TAGS, start) >= 0
+    if is_odd or not 0 < len(tag) <= CACHED_TAG_CHARS_MAX or _NAME_END in tag:
+        return tag_code(parse_properties(properties).get(TAGS, ""))
+    return _code_of(tag)
+
+
+@lru_cache(maxsize=4_096)
+def _code_of(tag: bytes) -> int:
+    return tag_code(tag.decode("utf-8", "replace"))
+
+
+def _delay_level(properties: bytes, level_max: int) -> int:
+    """Give the level the message waits for, at most the highest one; 0 when it names none."""
+    text = parse_properties(properties).get(DELAY, "")
+    digits = text.removeprefix("+")
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 10 or int(digits) > _LEVEL_MAX:
+        return 0
+    level = int(digits)
+    return min(level, level_max) if level_max else level

@@ -1,0 +1,151 @@
+"""Opening a folder: take the lock, put in order what the last run left, say that we are running.
+
+In: a folder, ours or the original's, after a clean stop, a kill or a power cut, or nothing at all.
+Out: all parts of the store, standing at the end of the log.
+
+Rules:
+1. Nothing is read before the lock is held, and nothing is changed before `abort` is there.
+2. What recovery found is given out, never swallowed.
+"""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from orbitmq.core import LogTail, Queue
+from orbitmq.store.checkpoint import Checkpoint, FileSizes, Mark, Stamps, read_checkpoint
+from orbitmq.store.consume_queue import QueueFiles
+from orbitmq.store.flush import CheckpointFile
+from orbitmq.store.key_index import KeyIndex
+from orbitmq.store.layout import Folder
+from orbitmq.store.options import StoreOptions
+from orbitmq.store.recovery import Finding, Parts, Recovered, recover
+from orbitmq.store.survey import survey
+from orbitmq.world.clock import Clock
+from orbitmq.world.files import Files, FolderLock
+
+Progress = Callable[[int, int], None]
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of an open store."""
+
+    folder: Folder
+    lock: FolderLock
+    tail: LogTail
+    first_offset: int
+    queues: dict[tuple[str, int], Queue]
+    queue_files: QueueFiles
+    index: KeyIndex
+    checkpoint: CheckpointFile
+    findings: list[Finding]
+    was_clean: bool
+
+
+class Outside(NamedTuple):
+    """The machine a store lives on."""
+
+    files: Files
+    clock: Clock
+    boot_id: bytes = bytes(16)
+    """Equal as long as the machine runs; zeros when that is not known."""
+
+
+def open_folder(
+    outside: Outside,
+    root: Path,
+    options: StoreOptions,
+    *,
+    is_full_rebuild: bool = False,
+    progress: Progress | None = None,
+) -> Opened:
+    """Open a folder; raises StoreError when it is taken or cannot be used."""
+    files, folder = outside.files, Folder(root)
+    _make_root(files, folder)
+    with ExitStack() as undo:
+        lock = files.lock(folder.lock)
+        undo.callback(lock.release)
+        is_clean = files.size(folder.abort) is None
+        for path in (folder.log, folder.queues, folder.index, folder.config):
+            files.make_folder(path)
+        if is_clean:
+            files.open_big(folder.abort, 0, is_mapped=False).close()
+            files.sync([root])
+        before = read_checkpoint(files, folder.checkpoint)
+        found = survey(files, folder, options, before.sizes if before is not None else None)
+        queue_files = QueueFiles(files, folder.queues, found.queue_file_size)
+        undo.callback(queue_files.close)
+        index = KeyIndex(
+            files,
+            folder.index,
+            outside.clock,
+            slot_count=options.index_slot_count,
+            entry_count=options.index_entry_count,
+            is_on=options.is_indexed,
+        )
+        undo.callback(index.close)
+        parts = Parts(
+            files=files,
+            folder=folder,
+            options=options,
+            survey=found,
+            queue_files=queue_files,
+            index=index,
+            checkpoint=before,
+            is_clean=is_clean,
+            boot_id=outside.boot_id,
+            is_full_rebuild=is_full_rebuild,
+        )
+        recovered = recover(parts, progress)
+        checkpoint = _save_checkpoint(parts, recovered)
+        undo.pop_all()
+    return Opened(
+        folder=folder,
+        lock=lock,
+        tail=_tail(found.log_file_size, recovered),
+        first_offset=recovered.first_offset,
+        queues=recovered.queues,
+        queue_files=queue_files,
+        index=index,
+        checkpoint=checkpoint,
+        findings=[*found.findings, *recovered.findings],
+        was_clean=is_clean,
+    )
+
+
+def _make_root(files: Files, folder: Folder) -> None:
+    """Make the folder; its own name is on the disk before anything in it is said to be."""
+    missing = [path for path in (folder.root, *folder.root.parents) if not files.is_folder(path)]
+    files.make_folder(folder.root)
+    if files.size(folder.checkpoint) is None:  # never opened before, or killed while it was
+        files.sync([path.parent for path in {folder.root: None, **dict.fromkeys(missing)}])
+
+
+def _tail(file_size: int, recovered: Recovered) -> LogTail:
+    tail = LogTail(file_size, recovered.end_offset)
+    tail.hot_offset = recovered.checked_from
+    tail.store_ms = recovered.store_ms
+    return tail
+
+
+def _save_checkpoint(parts: Parts, recovered: Recovered) -> CheckpointFile:
+    """Recovery has written and synced everything: both marks stand at the log's end."""
+    files, folder = parts.files, parts.folder
+    queues = recovered.queues.values()
+    mark = Mark(
+        recovered.end_offset,
+        sum(queue.readable_offset > 0 for queue in queues),
+        sum(queue.readable_offset for queue in queues),
+        *parts.index.state(),
+    )
+    stamps = Stamps(recovered.store_ms, recovered.store_ms, mark.index_end_ms)
+    sizes = FileSizes(parts.survey.log_file_size, parts.survey.queue_file_size)
+    value = Checkpoint(stamps, mark, mark, parts.boot_id, sizes)
+    checkpoint = CheckpointFile(files, folder.checkpoint, value)
+    checkpoint.save(value)
+    checkpoint.sync()
+    files.sync([folder.root])
+    return checkpoint

@@ -1,0 +1,69 @@
+"""What may be seen: records become readable in log order, when the log is written or synced so far.
+
+In: for each write, where it ended and what it brought. Out: queues that grew, as `visible_offset`
+moves on.
+
+Rule: this is the only place that moves `visible_offset` and the queues' `readable_offset`.
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+from orbitmq.core import LogTail, Queue
+
+Keyed = tuple[str, int, int, bytes]
+"""What the key index needs of a record: topic, log offset, store time, properties."""
+
+
+class Written(NamedTuple):
+    """What one write of the log brought."""
+
+    end_offset: int
+    grown: list[tuple[Queue, int]]
+    """Each queue with its next offset behind this write."""
+    keyed: list[Keyed]
+    message_count: int
+
+
+class Publisher:
+    """Keeps what is written but may not be seen yet."""
+
+    def __init__(self, tail: LogTail, queues: dict[tuple[str, int], Queue]) -> None:
+        self._tail = tail
+        self._waiting: deque[Written] = deque()
+        self.queue_count = sum(queue.readable_offset > 0 for queue in queues.values())
+        """Queues that hold, or once held, a message."""
+        self.entry_total = sum(queue.readable_offset for queue in queues.values())
+        """The sum of the queues' readable offsets."""
+        self.message_count = 0
+        """Messages published since the store was opened."""
+
+    def written_offset(self, queue: Queue) -> int:
+        """Give the queue's next offset behind everything that is written."""
+        waiting = (pair[1] for one in self._waiting for pair in one.grown if pair[0] is queue)
+        return max(waiting, default=queue.readable_offset)
+
+    def add(self, written: Written) -> None:
+        """Keep what a write brought."""
+        self._waiting.append(written)
+
+    def publish(self, visible_offset: int) -> tuple[set[Queue], list[Written]]:
+        """Let everything up to `visible_offset` be seen; give the queues that grew."""
+        grown: set[Queue] = set()
+        published: list[Written] = []
+        waiting, tail = self._waiting, self._tail
+        while waiting and waiting[0].end_offset <= visible_offset:
+            written = waiting.popleft()
+            published.append(written)
+            tail.visible_offset = written.end_offset
+            for queue, next_offset in written.grown:
+                self._grow(queue, next_offset)
+                grown.add(queue)
+        return grown, published
+
+    def _grow(self, queue: Queue, next_offset: int) -> None:
+        count = next_offset - queue.readable_offset
+        self.queue_count += not queue.readable_offset
+        self.entry_total += count
+        self.message_count += count
+        queue.readable_offset = next_offset
