@@ -90,6 +90,18 @@ def test_tags_are_filtered_by_the_expression_of_the_request(
     assert none.fields["nextBeginOffset"] == "4"
 
 
+def test_a_tag_with_the_hash_of_a_wanted_one_slips_through(
+    system: System, fresh_name: Fresh
+) -> None:
+    """Only hashes are compared here; clients look at the tags themselves."""
+    topic, group = fresh_name("T"), fresh_name("G")
+    with WireClient(system.broker) as client:
+        for tag in ("Aa", "BB", "CC"):
+            fill(client, topic, [tag.encode()], i=f"TAGS\x01{tag}\x02")
+        answer = client.call(pull_request(topic, group, 0, subscription="BB"))
+    assert [record.body for record in scan_records(answer.body)] == [b"Aa", b"BB"]
+
+
 def test_a_waiting_pull_is_answered_when_a_message_comes(system: System, fresh_name: Fresh) -> None:
     topic, group = fresh_name("T"), fresh_name("G")
     with WireClient(system.broker) as waiting, WireClient(system.broker) as sending:

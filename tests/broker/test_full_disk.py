@@ -6,13 +6,16 @@ from pathlib import Path
 
 from orbitmq.broker.broker import Broker
 from orbitmq.config import BrokerSettings
+from orbitmq.errors import DiskFull
 from orbitmq.metrics import Registry
 from orbitmq.net.peer import Peer
 from orbitmq.net.turn import Turn
 from orbitmq.wire.frame import BINARY
 from orbitmq.wire.record import scan_records
+from orbitmq.world.files import BigFile, SystemFiles
 from orbitmq.world.net import run
 from tests.behaviour.requests import pull_request, send_request
+from tests.broker.running import begin
 from tests.store.refusing import RefusingFiles
 
 LIMIT_S = 10.0
@@ -60,3 +63,40 @@ async def _fill_and_refuse(peers: list[Peer], files: RefusingFiles) -> None:
 
 def test_a_full_disk_refuses_sends_with_the_cause_and_service_resumes(tmp_path: Path) -> None:
     run(with_broker(tmp_path))
+
+
+class NoMoreFiles(SystemFiles):
+    """Files on a disk that has no room for another log file while `is_full`, and never ahead."""
+
+    is_full = False
+
+    def open_big(self, path: Path, size: int, *, is_mapped: bool = True) -> BigFile:
+        if self.is_full and path.parent.name == "commitlog" and not path.exists():
+            raise DiskFull(f"cannot make {path.name}: no room for it")
+        return super().open_big(path, size, is_mapped=is_mapped)
+
+    def reserve(self, path: Path, size: int) -> None:
+        raise DiskFull(f"cannot make {path.name} of {size} bytes ahead: no room for it")
+
+
+def test_a_send_whose_log_file_cannot_be_made_fails_with_that_cause(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        files, turn = NoMoreFiles(), Turn(asyncio.get_running_loop())
+        settings = BrokerSettings(listen_port=0, mapped_file_size_commit_log=131_072)
+        running = await begin(tmp_path, turn, settings, files)
+        try:
+            for start, taken in ((0, 0), (131_072, 2)):  # the log's first file, and its second
+                files.is_full = True
+                refused = await running.call(send_request("T", bytes(60_000)))
+                assert refused.code == 14
+                assert f"cannot make {start:020d}: no room for it" in (refused.remark or "")
+                files.is_full = False
+                for number in range(taken, taken + 2):
+                    answer = await running.call(send_request("T", bytes(60_000)))
+                    assert (answer.code, answer.fields["queueOffset"]) == (0, str(number))
+                assert (tmp_path / "commitlog" / f"{start:020d}").exists()
+        finally:
+            files.is_full = False
+            await running.stop()
+
+    run(scenario())

@@ -19,11 +19,16 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from orbitmq.broker.context import Context, Tables
+from orbitmq.broker.delay_offsets import DelayOffsets
 from orbitmq.broker.dispatch import handlers_of
+from orbitmq.broker.filters import FilterTable
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.handlers.clients import notify_changed
 from orbitmq.broker.offsets import OffsetTable
 from orbitmq.broker.registration import Identity, Registration
+from orbitmq.broker.store_metrics import add_store_metrics
+from orbitmq.broker.store_opening import StoreOpening
+from orbitmq.broker.store_options import store_options
 from orbitmq.broker.table import TableFile
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config.broker import BrokerSettings
@@ -36,6 +41,7 @@ from orbitmq.net.peer import Peer
 from orbitmq.net.server import Server
 from orbitmq.net.serving import dial_tls_from, limits_from, tls_from
 from orbitmq.net.turn import Turn
+from orbitmq.store.refusals import RefusalKind
 from orbitmq.store.store import Store, largest_body
 from orbitmq.wire.host import Host
 from orbitmq.world.chance import SystemChance
@@ -47,6 +53,7 @@ log = logging.getLogger(__name__)
 
 EXPIRY_SCAN_S = 10.0
 TABLE_SAVE_S = 0.5
+CLEAN_LOOK_S = 1.0
 
 Step = Callable[[], Awaitable[None]]
 
@@ -62,22 +69,23 @@ class Broker:
         registry: Registry,
         *,
         files: Files | None = None,
+        store: Store | None = None,
     ) -> None:
+        """`store` is the folder's, when somebody has opened it already."""
         self._settings = settings
         self._turn = turn
         self._registry = registry
         self._routines: list[asyncio.Task[None]] = []
         self._in_threads: set[asyncio.Task[None]] = set()
         self._registration: Registration | None = None
+        self._clean_interval_s = settings.clean_resource_interval / 1000
         self.address = ""
         files, clock = files or SystemFiles(), SystemClock()
-        self._store = Store(
-            files,
-            folder,
-            log_file_size=settings.mapped_file_size_commit_log,
-            queue_file_size=settings.mapped_file_size_consume_queue,
-        )
+        self._cleaned_s = clock.monotonic_s()
+        options = store_options(settings)
+        self._store = store or StoreOpening(settings, folder, files).run()
         core = CoreState(self._store.tail, settings.broker_cluster_name, settings.region_id)
+        core.is_sync_flush = settings.flush_disk_type == "SYNC_FLUSH"
         core.body_size_max = min(
             settings.max_message_size, largest_body(self._store.tail.file_size)
         )
@@ -94,10 +102,14 @@ class Broker:
             topics=TopicTable(files, config, core, self._store, clock, settings),
             groups=groups,
             offsets=OffsetTable(files, config, core),
+            delays=DelayOffsets(files, config, self._store, len(options.delays_ms)),
+            filters=FilterTable(files, config, clock),
         )
+        tables.offsets.set_back(self._store)
         self._context = Context(
             tables, settings, turn, registry, clock=clock, chance=SystemChance()
         )
+        add_store_metrics(registry, self._store, self._context.cold_reads)
         self._context.on_connection_closed = self._connection_closed
         self._server = Server(
             "broker",
@@ -149,6 +161,7 @@ class Broker:
             self._say_goodbye,
             self._mark_offsets,
             self._save_tables,
+            self._context.close,
             self._close_store,
         )
 
@@ -167,9 +180,9 @@ class Broker:
 
     def _begin_routines(self, registration: Registration) -> None:
         settings = self._settings
+        self._context.flusher.start()
         routines: list[tuple[float, Step]] = [
-            (settings.flush_interval_commit_log / 1000, self._sync),
-            (settings.flush_interval_consume_queue / 1000, self._write_queues),
+            (min(CLEAN_LOOK_S, self._clean_interval_s), self._clean_if_due),
             (settings.flush_consumer_offset_interval / 1000, self._mark_offsets),
             (TABLE_SAVE_S, self._save_tables),
             (EXPIRY_SCAN_S, self._expire_clients),
@@ -189,23 +202,31 @@ class Broker:
         work.add_done_callback(self._in_threads.discard)
         await asyncio.shield(work)
 
-    async def _sync(self) -> None:
-        await self._in_thread(self._store.sync)
+    async def _clean_if_due(self) -> None:
+        """Look for old files now and then, and every second while the disk is too full."""
+        now_s = self._context.clock.monotonic_s()
+        is_full = self._store.refusal_kind is RefusalKind.DISK
+        if is_full or now_s - self._cleaned_s >= self._clean_interval_s:
+            self._cleaned_s = now_s
+            await self._clean()
 
-    async def _write_queues(self) -> None:
-        self._store.write_queues()
+    async def _clean(self) -> None:
+        cleaner = self._store.cleaner
+        job = cleaner.begin()
+        await self._in_thread(job.run)
+        decision = cleaner.finish(job)
+        if job.removed:
+            log.info("removed %d old log files: %s", len(job.removed), decision.reason)
+        while (trim := cleaner.begin_trim()) is not None:
+            await self._in_thread(trim.run)
+            cleaner.finish_trim(trim)
 
     async def _mark_offsets(self) -> None:
         self._context.offsets.mark_if_changed()
 
     async def _save_tables(self) -> None:
         context = self._context
-        await _take_all(
-            *(
-                functools.partial(self._save, table.file)
-                for table in (context.topics, context.groups, context.offsets)
-            )
-        )
+        await _take_all(*(functools.partial(self._save, table.file) for table in context.tables))
 
     async def _save(self, file: TableFile) -> None:
         save = file.take()

@@ -4,30 +4,36 @@ In: the parts, put together by `broker.Broker`. Out: the same parts under one na
 at the end of each turn of the loop: write, answer, wake.
 
 Rules:
-1. An answer that depends on the log is staged here and leaves only after the write.
+1. An answer that depends on the log is staged here and leaves only after the write; with
+   synchronous flush only after the sync, or as timed out.
 2. When the write is refused, every staged answer that said "stored" becomes an error that says why;
    nothing of that turn was stored.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+from orbitmq.broker.answers import WaitingAnswers, as_refused
 from orbitmq.broker.clients import ClientTable
+from orbitmq.broker.cold_reads import ColdReads
+from orbitmq.broker.delay_offsets import DelayOffsets
+from orbitmq.broker.filters import FilterTable
+from orbitmq.broker.flushing import Flusher
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.long_poll import LongPolls
 from orbitmq.broker.offsets import OffsetTable
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerSettings
-from orbitmq.core import CoreState, Origin, ReadResult, handle_one_read
+from orbitmq.core import CoreState, Origin, Queue, ReadResult, handle_one_read
 from orbitmq.errors import StoreError
 from orbitmq.metrics import Registry
 from orbitmq.net.connection import Connection, Parts
 from orbitmq.net.turn import Turn
+from orbitmq.store.reading import ColdLimits
 from orbitmq.store.store import Store
-from orbitmq.wire.codes import ResponseCode
-from orbitmq.wire.command import decode_command, encode_command, reply_to
-from orbitmq.wire.frame import Frame, FrameDecoder
+from orbitmq.wire.frame import Frame
 from orbitmq.wire.host import Host, pack_host
 from orbitmq.wire.message_id import encode_offset_id
 from orbitmq.world.chance import Chance
@@ -45,6 +51,8 @@ class Tables(NamedTuple):
     topics: TopicTable
     groups: GroupTable
     offsets: OffsetTable
+    delays: DelayOffsets
+    filters: FilterTable
 
 
 class Context:
@@ -65,6 +73,10 @@ class Context:
         self.topics = tables.topics
         self.groups = tables.groups
         self.offsets = tables.offsets
+        self.delays = tables.delays
+        self.filters = tables.filters
+        self.tables = (self.topics, self.groups, self.offsets, self.delays, self.filters)
+        """Those that have a file."""
         self.clock = clock
         self.chance = chance
         self.region = settings.region_id
@@ -74,8 +86,14 @@ class Context:
         self.clients = ClientTable(core)
         self.long_polls = LongPolls(core)
         self.on_connection_closed: Callable[[Connection], None] = lambda _connection: None
+        self.cold_reads = _cold_reads(tables.store, settings)
+        self.flusher = Flusher(tables.store, settings, clock, self._after_sync)
+        self._is_sync_flush = settings.flush_disk_type == "SYNC_FLUSH"
+        self._sync_timeout_s = settings.sync_flush_timeout / 1000
+        self._waiting = WaitingAnswers()
+        self._expiry: asyncio.TimerHandle | None = None
         self._turn = turn
-        self._staged: list[tuple[Connection, Parts]] = []
+        self._staged: list[tuple[Connection, Parts, bool]] = []
         self._origins: dict[Connection, Origin] = {}
         self._write_sizes = registry.histogram(
             "orbitmq_store_write_bytes", "Sizes of the log's writes, one per turn of the loop."
@@ -86,6 +104,10 @@ class Context:
         self._refused = registry.counter(
             "orbitmq_store_refused_writes_total", "Turns whose log write the disk refused."
         )
+        self._timed_out = registry.counter(
+            "orbitmq_store_sync_timeouts_total",
+            "Answers that said `not synced in time` because the disk was too slow.",
+        )
         hot = "orbitmq_broker_hot_requests_total"
         help_text = "Sends and pulls that the hot core answered by itself."
         self._hot_sends = registry.counter(hot, help_text, {"kind": "send"})
@@ -94,6 +116,16 @@ class Context:
             "orbitmq_broker_held_pulls",
             "Pulls that wait for a message.",
             lambda: len(self.long_polls),
+        )
+        registry.gauge(
+            "orbitmq_broker_delayed_messages",
+            "Delayed messages that wait to be delivered.",
+            self.delays.waiting_count,
+        )
+        registry.gauge(
+            "orbitmq_broker_sql_filters",
+            "Filters by expression that groups have on topics.",
+            lambda: len(self.filters),
         )
         turn.before_write(self.end_turn)
 
@@ -134,9 +166,11 @@ class Context:
         self._hot_pulls.value += result.pulls
         connection.traffic.frames.value += result.sends + result.pulls
 
-    def stage_answers(self, connection: Connection, answers: Parts) -> None:
-        """Keep answers until the log is written at the end of this turn."""
-        self._staged.append((connection, answers))
+    def stage_answers(
+        self, connection: Connection, answers: Parts, *, waits_for_sync: bool = True
+    ) -> None:
+        """Keep answers until the log is written at the end of this turn, and synced if it must."""
+        self._staged.append((connection, answers, waits_for_sync))
         self._turn.request()
 
     def end_turn(self) -> None:
@@ -150,38 +184,76 @@ class Context:
         except StoreError as error:
             log.error("%s", error)
             self._refused.value += 1
-            for connection, answers in staged:
-                connection.send_parts(_as_refusals(answers, str(error)))
+            for connection, answers, _ in staged:
+                connection.send_parts(as_refused(answers, str(error)))
             return
         except Exception:  # what nobody foresaw: no sender may wait, none may be told "stored"
-            for connection, _ in staged:
+            for connection, _, _ in staged:
                 connection.drop("internal-error")
             raise
         self._write_sizes.observe(self.core.tail.written_offset - start)
         self._stored.value = self.store.message_count
-        for connection, answers in staged:
-            connection.send_parts(answers)
+        for connection, answers, waits_for_sync in staged:
+            if self._is_sync_flush and waits_for_sync:
+                self._wait_for_sync(connection, answers)
+            else:
+                connection.send_parts(answers)
+        if self._is_sync_flush:
+            self.flusher.want_sync()
         self.long_polls.wake(grown)
+
+    # --- Synchronous flush ---
+
+    def _wait_for_sync(self, connection: Connection, answers: Parts) -> None:
+        deadline_s = self.clock.monotonic_s() + self._sync_timeout_s
+        self._waiting.add(self.core.tail.written_offset, deadline_s, connection, answers)
+        if self._expiry is None:
+            self._expiry = self._turn.loop.call_later(self._sync_timeout_s, self._expire)
+
+    def _expire(self) -> None:
+        """Answer those that waited too long; look again when the next one has."""
+        self._expiry = None
+        now_s = self.clock.monotonic_s()
+        self._timed_out.value += self._waiting.expire(now_s)
+        next_s = self._waiting.next_deadline_s
+        if next_s is not None:
+            self._expiry = self._turn.loop.call_later(max(0.001, next_s - now_s), self._expire)
+
+    def _after_sync(self, grown: set[Queue]) -> None:
+        """Let the answers go that waited for it, and wake the pulls that may see more now."""
+        if self.store.is_halted:
+            self._waiting.fail(self.core.tail.refusal)
+            return
+        self._waiting.release(self.store.durable_offset)
+        self._stored.value = self.store.message_count
+        self.long_polls.wake(grown)
+
+    async def close(self) -> None:
+        """End what runs beside the loop."""
+        await self.flusher.stop()
+        self.cold_reads.close()
+        if self._expiry is not None:
+            self._expiry.cancel()
 
     def _connection_closed(self, connection: Connection) -> None:
         self._origins.pop(connection, None)
         self.on_connection_closed(connection)
 
 
+def _cold_reads(store: Store, settings: BrokerSettings) -> ColdReads:
+    return ColdReads(
+        store,
+        ColdLimits(
+            settings.max_transfer_count_on_message_in_memory,
+            settings.max_transfer_bytes_on_message_in_memory,
+        ),
+        ColdLimits(
+            settings.max_transfer_count_on_message_in_disk,
+            settings.max_transfer_bytes_on_message_in_disk,
+        ),
+    )
+
+
 def _born_host(connection: Connection) -> bytes:
     ip, port = connection.peer_address
     return pack_host(Host(ip or "0.0.0.0", port))  # noqa: S104 - the peer is gone already
-
-
-def _as_refusals(answers: Parts, cause: str) -> Parts:
-    """Turn answers that say "stored" into refusals; answers to pulls stay as they are.
-
-    The cold way: our own answers are read again, so the hot path need not remember who asked.
-    """
-    refusals: Parts = []
-    for frame in FrameDecoder().feed(b"".join(answers)):
-        answer = decode_command(frame)
-        if answer.code == ResponseCode.SUCCESS and "msgId" in answer.fields:
-            answer = reply_to(answer, ResponseCode.SERVICE_NOT_AVAILABLE, cause)
-        refusals.append(encode_command(answer))
-    return refusals

@@ -15,6 +15,7 @@ from orbitmq.wire.headers_client import PullMessageAnswer
 
 _CODES = {
     PullStatus.FOUND: ResponseCode.SUCCESS,
+    PullStatus.COLD: ResponseCode.PULL_RETRY_IMMEDIATELY,  # a held pull; asked again it is read
     PullStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
     PullStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
     PullStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,

@@ -4,7 +4,7 @@ In and out: see `settings`. Keys are the original's, and so are the defaults unl
 Keys that are not here yet are reported as unknown, with the nearest known one.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -72,26 +72,146 @@ class BrokerSettings(ServerSettings, frozen=True, kw_only=True):
         fact("Messages this near to the log's end are recent.", unit="% of RAM", least=1, most=90),
     ] = 40
 
-    # --- files ---
+    max_transfer_count_on_message_in_disk: Annotated[
+        int, fact("Messages in one answer to a pull of old messages.", least=1, most=1_024)
+    ] = 8
+    max_transfer_bytes_on_message_in_disk: Annotated[
+        int,
+        fact(
+            "Bytes in one answer to a pull of old messages.",
+            unit="bytes",
+            least=4_096,
+            most=8 * _MIB,
+        ),
+    ] = 65_536
+    message_delay_level: Annotated[
+        str, fact("How long a message of level 1, 2, 3 … waits; units s, m, h, d.")
+    ] = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+
+    # --- files; sizes count for a new folder only, others keep what they were written with ---
     mapped_file_size_commit_log: Annotated[
         int,
         fact(
             "The size of each file of the log; a message must fit one.",
             unit="bytes",
             least=131_072,
-            most=8_192 * _MIB,
+            most=2_047 * _MIB,
         ),
     ] = 1_024 * _MIB
     mapped_file_size_consume_queue: Annotated[
         int,
         fact("The size of each file of a queue.", unit="bytes", least=20, most=1_024 * _MIB),
     ] = 6_000_000
+    message_index_enable: Annotated[
+        bool, fact("Keep an index of message keys, so that messages can be found by them.")
+    ] = True
+    max_hash_slot_num: Annotated[
+        int, fact("Slots of each index file.", least=1, most=100_000_000)
+    ] = 5_000_000
+    max_index_num: Annotated[
+        int, fact("Entries of each index file.", least=2, most=100_000_000)
+    ] = 20_000_000
+
+    # --- flush ---
+    flush_disk_type: Annotated[
+        Literal["ASYNC_FLUSH", "SYNC_FLUSH"],
+        fact("Whether a send is answered when the kernel has it, or when the disk has it."),
+    ] = "ASYNC_FLUSH"
+    sync_flush_timeout: Annotated[
+        int,
+        fact(
+            "How long a send waits for the disk before it is answered as timed out.",
+            unit="ms",
+            least=10,
+            most=600_000,
+        ),
+    ] = 5_000
     flush_interval_commit_log: Annotated[
         int, fact("How often the log is synced.", unit="ms", least=10, most=60_000)
     ] = 500
+    flush_commit_log_least_pages: Annotated[
+        int,
+        fact("With fewer unsynced pages of 4 KiB a sync is left for later.", least=0, most=65_536),
+    ] = 4
+    flush_commit_log_thorough_interval: Annotated[
+        int,
+        fact("How often the log is synced however little it is.", unit="ms", least=10, most=60_000),
+    ] = 10_000
     flush_interval_consume_queue: Annotated[
-        int, fact("How often queue entries are written.", unit="ms", least=10, most=60_000)
+        int,
+        fact("How often queue and index entries are written.", unit="ms", least=10, most=60_000),
     ] = 1_000
+    flush_consume_queue_thorough_interval: Annotated[
+        int, fact("How often they are synced.", unit="ms", least=100, most=600_000)
+    ] = 60_000
     flush_consumer_offset_interval: Annotated[
         int, fact("How often consumer offsets are saved.", unit="ms", least=100, most=600_000)
     ] = 5_000
+    unsynced_bytes_max: Annotated[
+        int,
+        fact(
+            "Above so much of the log that is not synced, sends are refused.",
+            unit="bytes",
+            least=_MIB,
+            most=65_536 * _MIB,
+            original="-",
+        ),
+    ] = 256 * _MIB
+    unsynced_millis_max: Annotated[
+        int,
+        fact(
+            "Above this age of the oldest unsynced byte, sends are refused.",
+            unit="ms",
+            least=1_000,
+            most=600_000,
+            original="-",
+        ),
+    ] = 10_000
+
+    # --- removing old files ---
+    file_reserved_time: Annotated[
+        int, fact("How long messages are kept.", unit="h", least=0, most=876_000)
+    ] = 72
+    delete_when: Annotated[
+        str, fact("The hours of the day at which old files are removed, separated by semicolons.")
+    ] = "04"
+    clean_resource_interval: Annotated[
+        int, fact("How often it looks for old files.", unit="ms", least=100, most=3_600_000)
+    ] = 10_000
+    disk_max_used_space_ratio: Annotated[
+        int,
+        fact(
+            "Above it old files are removed at any hour.", unit="% of the disk", least=10, most=95
+        ),
+    ] = 75
+    disk_space_clean_forcibly_ratio: Annotated[
+        int,
+        fact(
+            "Above it the oldest files go before their time.",
+            unit="% of the disk",
+            least=1,
+            most=99,
+        ),
+    ] = 85
+    disk_space_warning_level_ratio: Annotated[
+        int,
+        fact(
+            "Above it, and with less free than diskFreeBytesLeast, sends are refused.",
+            unit="% of the disk",
+            least=1,
+            most=99,
+        ),
+    ] = 90
+    disk_free_bytes_least: Annotated[
+        int,
+        fact(
+            "With so much free, sends are taken whatever the ratio says.",
+            unit="bytes",
+            least=0,
+            most=1_048_576 * _MIB,
+            original="-",
+        ),
+    ] = 5_120 * _MIB
+    clean_file_forcibly_enable: Annotated[
+        bool, fact("Whether files may go before their time when the disk gets full.")
+    ] = True

@@ -5,9 +5,11 @@ gets depends on how young the queue is, not on what the client wishes.
 """
 
 from orbitmq.broker.context import Context
-from orbitmq.core.state import ENTRY
+from orbitmq.core import Queue
+from orbitmq.core.state import ENTRY, ENTRY_SIZE
 from orbitmq.errors import RequestFailed
 from orbitmq.net.connection import Connection, Result
+from orbitmq.store.reading import snapshot
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, reply_to
 from orbitmq.wire.fields import read_header, write_header
@@ -25,25 +27,43 @@ def query_consumer_offset(context: Context, request: Command, _connection: Conne
     """
     header = read_header(QueryConsumerOffset, request.fields)
     offset = context.offsets.find(header.consumer_group, header.topic, header.queue_id)
-    if offset is None and header.set_zero_if_not_found is not False:
-        offset = 0 if _is_young(context, header.topic, header.queue_id) else None
-    if offset is None:
-        raise RequestFailed(
-            ResponseCode.QUERY_NOT_FOUND,
-            "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first",
-        )
+    if offset is not None:
+        return _found(request, offset)
+    if header.set_zero_if_not_found is False:
+        raise _not_found()
+    queue = context.store.find_queue(header.topic, header.queue_id)
+    if queue is None or queue.readable_offset == 0:
+        return _found(request, 0)
+    if queue.min_offset > 0:
+        raise _not_found()
+    if context.core.tail.written_offset - context.store.first_offset <= context.recent_bytes:
+        return _found(request, 0)  # the whole log is recent
+    return _zero_if_young(context, request, queue)
+
+
+def _zero_if_young(context: Context, request: Command, queue: Queue) -> Result:
+    """Answer 0 if the first message ever sent to the queue is recent; a file may have to say."""
+    view = snapshot(queue, 0, 1)
+    recent_offset = context.core.tail.written_offset - context.recent_bytes
+
+    def look() -> Command:
+        entry = context.store.reader.entries(view, 0, 1)
+        if len(entry) != ENTRY_SIZE or ENTRY.unpack(entry)[0] < recent_offset:
+            raise _not_found()
+        return _found(request, 0)
+
+    return context.cold_reads.answer(request, look)
+
+
+def _found(request: Command, offset: int) -> Command:
     return reply_to(request, fields=write_header(QueryConsumerOffsetAnswer(queue_offset=offset)))
 
 
-def _is_young(context: Context, topic: str, queue_id: int) -> bool:
-    """Whether the first message ever sent to the queue is still there and recent."""
-    queue = context.store.find_queue(topic, queue_id)
-    if queue is None or queue.readable_offset == 0:
-        return True
-    if queue.min_offset > 0:
-        return False
-    first_log_offset, _, _ = ENTRY.unpack(queue.read_entries(0, 1))
-    return bool(context.core.tail.written_offset - first_log_offset <= context.recent_bytes)
+def _not_found() -> RequestFailed:
+    return RequestFailed(
+        ResponseCode.QUERY_NOT_FOUND,
+        "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first",
+    )
 
 
 def update_consumer_offset(context: Context, request: Command, _connection: Connection) -> Result:

@@ -6,7 +6,7 @@ The checks come in the original's order, each with its code.
 
 from orbitmq.broker.context import Context
 from orbitmq.broker.pulls import Pull, found_parts, pull_code
-from orbitmq.core import gather
+from orbitmq.core import PullStatus, gather
 from orbitmq.errors import RemoteProtocolError, RequestFailed
 from orbitmq.net.connection import Connection, Result
 from orbitmq.wire.bodies_client import TAG, MessageModel
@@ -47,6 +47,8 @@ def pull_message(context: Context, request: Command, connection: Connection) -> 
             header.consumer_group, header.topic, header.queue_id, header.commit_offset
         )
     found = gather(context.core, pull.queue, pull.queue_offset, pull.count_max, codes)
+    if found.status is PullStatus.COLD:
+        return context.cold_reads.pull(pull)
     is_held = header.sys_flag & PULL_SUSPENDS and header.suspend_timeout_ms > 0
     if is_held and pull_code(pull, found) is ResponseCode.PULL_NOT_FOUND:
         return context.long_polls.hold(pull, min(header.suspend_timeout_ms / 1000, HOLD_S_MAX))

@@ -1,20 +1,23 @@
-"""Send a message (10, 310): every case that the hot path leaves to us.
+"""Send a message (10, 310) or a batch (320): every case that the hot path leaves to us.
 
-In: a send in either spelling and serialization. Out: a staged record whose answer leaves when the
-log has been written, or the reason of a refusal. The checks come in the original's order.
+In: a send in either spelling and serialization. Out: staged records whose answer leaves when the
+log has been written, or the reason of a refusal. The checks come in the original's order. A batch
+is taken as a whole or not at all.
 
-Delayed, timed, transactional, batch and retry sends come with the broker issue: until then they are
+Delayed, timed, transactional and retry sends come with the broker issue: until then they are
 refused by name, never stored as something else.
 """
 
 from orbitmq.broker.context import Context
 from orbitmq.broker.topics import TOPIC_COUNT_MAX
-from orbitmq.core import Stamp, append, stored_properties
-from orbitmq.errors import RequestFailed
+from orbitmq.core import BatchEntry, Stamp, append_batch, stored_properties
+from orbitmq.errors import RemoteProtocolError, RequestFailed
 from orbitmq.net.connection import Connection, Result
+from orbitmq.store.refusals import RefusalKind
 from orbitmq.wire import properties as names
+from orbitmq.wire.batch import BatchMessage, decode_batch
 from orbitmq.wire.bodies_namesrv import TopicConfig
-from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command, encode_command, reply_to
 from orbitmq.wire.expression import tag_code
 from orbitmq.wire.fields import write_header
@@ -35,13 +38,71 @@ _NOT_YET = {
 
 
 def send_message(context: Context, request: Command, connection: Connection) -> Result:
-    """Stage a message; its answer leaves after the write at the end of the turn."""
+    """Stage a message or a batch; its answer leaves after the write at the end of the turn."""
     header = read_send(request.code, request.fields)
+    _check_store(context)
     config = _topic(context, header)
     queue_id = _queue_id(context.chance, header, config)
-    properties = parse_properties(header.properties)
-    _check_message(context, header, properties, request.body)
-    stored = stored_properties(context.core, _without_cluster(header.properties)).encode()
+    is_batch = request.code == RequestCode.SEND_BATCH_MESSAGE or header.batch
+    messages = _batch(header, request) if is_batch else [_single(header, request)]
+    entries = [_entry(context, header, message, is_batch=is_batch) for message in messages]
+    queue = context.topics.queue(config, queue_id)
+    origin = context.origin(connection)
+    _check_fits(context, entries, origin.fixed_size + len(queue.topic_field))
+    context.core.tail.store_ms = max(context.core.tail.store_ms, context.clock.wall_ms())
+    log_offsets = append_batch(context.core.tail, queue, origin, entries)
+    answer = SendMessageAnswer(
+        msg_id=",".join(encode_offset_id(context.store_host, offset) for offset in log_offsets),
+        queue_id=queue_id,
+        queue_offset=queue.next_offset - len(entries),
+        region_id=context.region,
+        trace_on=True,
+    )
+    reply = reply_to(request, fields=write_header(answer))
+    context.stage_answers(
+        connection,
+        [] if request.is_oneway else [encode_command(reply)],
+        waits_for_sync=parse_properties(header.properties).get(names.WAIT) != "false",
+    )
+    return None
+
+
+def _single(header: SendMessage, request: Command) -> BatchMessage:
+    return BatchMessage(request.body, header.properties.encode(), header.flag)
+
+
+def _batch(header: SendMessage, request: Command) -> list[BatchMessage]:
+    """Give the messages of a batch; each gets the properties of the whole, too."""
+    try:
+        messages = decode_batch(request.body)
+    except RemoteProtocolError as error:
+        raise RequestFailed(ResponseCode.MESSAGE_ILLEGAL, error.detail) from None
+    shared = header.properties.encode()
+    return [
+        message._replace(properties=message.properties.rstrip(b"\x02") + b"\x02" + shared)
+        for message in messages
+    ]
+
+
+def _entry(
+    context: Context, header: SendMessage, message: BatchMessage, *, is_batch: bool
+) -> BatchEntry:
+    """Check one message and give it as it is stored; in a batch WAIT stays, as in the original."""
+    if b"\0" in message.properties:
+        # A CRC covers the body only: zeros in properties look like a record that a crash cut short.
+        raise RequestFailed(
+            ResponseCode.MESSAGE_ILLEGAL,
+            "the message's properties contain a NUL character (U+0000); send it without",
+        )
+    text = message.properties.decode(errors="replace").lstrip("\x02")
+    properties = parse_properties(text)
+    _check_message(context, properties, message.body)
+    own = _without_cluster(text)
+    if is_batch:
+        own = own.rstrip("\x02") + "\x02" if own.strip("\x02") else ""
+        stored = (own + context.core.cluster_property).encode()
+    else:
+        stored = stored_properties(context.core, own).encode()
     if len(stored) > names.PROPERTIES_SIZE_MAX:
         raise RequestFailed(
             ResponseCode.MESSAGE_ILLEGAL,
@@ -49,28 +110,39 @@ def send_message(context: Context, request: Command, connection: Connection) -> 
         )
     tag = properties.get(names.TAGS)
     stamp = Stamp(
-        flag=header.flag,
+        flag=message.flag,
         sys_flag=header.sys_flag & SENDER_BITS,
         born_ms=header.born_ms,
         reconsume_times=header.reconsume_times,
         prepared_offset=0,
         tags_code=tag_code(tag) if tag else 0,
     )
-    queue = context.topics.queue(config, queue_id)
-    context.core.tail.store_ms = max(context.core.tail.store_ms, context.clock.wall_ms())
-    log_offset = append(
-        context.core.tail, queue, context.origin(connection), stamp, request.body, stored
-    )
-    answer = SendMessageAnswer(
-        msg_id=encode_offset_id(context.store_host, log_offset),
-        queue_id=queue_id,
-        queue_offset=queue.next_offset - 1,
-        region_id=context.region,
-        trace_on=True,
-    )
-    reply = reply_to(request, fields=write_header(answer))
-    context.stage_answers(connection, [] if request.is_oneway else [encode_command(reply)])
-    return None
+    return stamp, message.body, stored
+
+
+def _check_fits(context: Context, entries: list[BatchEntry], around: int) -> None:
+    """Refuse a batch that is longer than a message may be: it goes into one file as a whole.
+
+    What records need `around` their bodies and properties counts: small messages are mostly that.
+    """
+    size = sum(around + len(body) + len(properties) for _, body, properties in entries)
+    if len(entries) > 1 and size > context.core.body_size_max:
+        raise RequestFailed(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"a batch of {size} bytes, limit {context.core.body_size_max} (maxMessageSize, and"
+            " what fits a file of mappedFileSizeCommitLog)",
+        )
+
+
+def _check_store(context: Context) -> None:
+    """Refuse while the store takes nothing: the cause is the store's, the code says what helps."""
+    kind = context.store.refusal_kind
+    if kind is None:
+        return
+    code = ResponseCode.SERVICE_NOT_AVAILABLE
+    if kind is RefusalKind.BEHIND:
+        code = ResponseCode.SYSTEM_BUSY
+    raise RequestFailed(code, context.core.tail.refusal)
 
 
 def _topic(context: Context, header: SendMessage) -> TopicConfig:
@@ -114,14 +186,10 @@ def _queue_id(chance: Chance, header: SendMessage, config: TopicConfig) -> int:
     return header.queue_id
 
 
-def _check_message(
-    context: Context, header: SendMessage, properties: dict[str, str], body: bytes
-) -> None:
+def _check_message(context: Context, properties: dict[str, str], body: bytes) -> None:
     for name, kind in _NOT_YET.items():
         if properties.get(name, "0") not in ("0", "false"):
             raise _unsupported(kind)
-    if header.batch:
-        raise _unsupported("batches")
     for name in properties:
         if name.startswith("INNER_"):
             raise RequestFailed(

@@ -1,0 +1,202 @@
+"""Bringing the store to the disk: when to sync, to write behind, to make the next log file.
+
+In: the store and its settings. Out: its jobs, run in threads, and their outcome taken in on the
+loop: queues that grew by a sync, and the word that one is over.
+
+Rules:
+1. One thread syncs the log, another does the rest: a sender that waits for the disk never waits for
+   queue files.
+2. Group commit: one sync serves everybody who waits when it begins; who comes meanwhile is served
+   by the next, which begins at once.
+3. A failed job is reported. After a failed sync the store takes nothing any more and says why; a
+   failed write is tried again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from orbitmq.config import BrokerSettings
+from orbitmq.core import Queue
+from orbitmq.errors import StoreError
+from orbitmq.store.flush import FlushJob, LogSync
+from orbitmq.store.store import Store
+from orbitmq.world.clock import Clock
+from orbitmq.world.threads import Threads
+
+log = logging.getLogger(__name__)
+
+FLUSH_BYTES = 16 * 1_048_576
+"""So much may the log grow before queue and index entries are written: after a kill, the start
+reads back little more than this."""
+
+THOROUGH_BYTES = 512 * 1_048_576
+"""So much may the log grow before they are synced, too: what the start reads after a power cut."""
+
+LOOK_S = 0.05
+
+
+class Flusher:
+    """Runs the store's jobs. `on_synced` is called after each sync with the queues that grew."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: BrokerSettings,
+        clock: Clock,
+        on_synced: Callable[[set[Queue]], None],
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._on_synced = on_synced
+        self._sync_thread = Threads(1, "sync")
+        self._flush_thread = Threads(1, "flush")
+        self._under_way: set[asyncio.Future[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._drain: asyncio.Handle | None = None
+        self._is_wanted = False
+        self._waiting_flush: FlushJob | None = None
+        self._synced_s = self._flushed_s = self._thorough_s = clock.monotonic_s()
+        self._flushed_offset = self._thorough_offset = store.tail.visible_offset
+
+    def start(self) -> None:
+        """Begin to look after the store, on the running loop."""
+        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+
+    async def stop(self) -> None:
+        """Begin nothing more; what is under way is waited for."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._drain is not None:
+            self._drain.cancel()
+            self._drain = None
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+        if self._waiting_flush is not None:
+            self._store.cancel_flush(self._waiting_flush)
+        self._sync_thread.close()
+        self._flush_thread.close()
+
+    def want_sync(self) -> None:
+        """Have the log synced at once: somebody waits for it."""
+        self._is_wanted = True
+        self._sync(0)
+
+    def _look(self) -> None:
+        """See what is due; called again and again."""
+        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
+        self._store.check_age()
+        settings, now_s = self._settings, self._clock.monotonic_s()
+        age_ms = (now_s - self._synced_s) * 1000
+        if age_ms >= settings.flush_interval_commit_log:
+            is_old = age_ms >= settings.flush_commit_log_thorough_interval
+            is_old |= self._store.unsynced_ms * 2 >= settings.unsynced_millis_max
+            self._sync(0 if is_old else settings.flush_commit_log_least_pages)
+        self._look_at_flush(now_s)
+        number = self._store.begin_reserve()
+        if number is not None:
+            self._run(self._flush_thread, lambda: self._store.reserve(number), self._reserve_done)
+
+    def _look_at_flush(self, now_s: float) -> None:
+        settings, offset = self._settings, self._store.tail.visible_offset
+        flushed_ms = (now_s - self._flushed_s) * 1000
+        grown = offset - self._flushed_offset
+        is_due = grown >= FLUSH_BYTES or (
+            grown and flushed_ms >= settings.flush_interval_consume_queue
+        )
+        thorough_ms = (now_s - self._thorough_s) * 1000
+        thorough_grown = offset - self._thorough_offset
+        is_thorough = thorough_grown >= THOROUGH_BYTES or bool(
+            thorough_grown and thorough_ms >= settings.flush_consume_queue_thorough_interval
+        )
+        if is_due or is_thorough:
+            self._flush(now_s, is_thorough=is_thorough)
+
+    # --- The log ---
+
+    def _sync(self, least_pages: int) -> None:
+        job = self._store.begin_sync(least_pages)
+        if job is not None:
+            self._is_wanted = False
+            self._run(self._sync_thread, job.run, lambda _: self._sync_done(job))
+
+    def _sync_done(self, job: LogSync) -> None:
+        self._synced_s = self._clock.monotonic_s()
+        grown: set[Queue] = set()
+        try:
+            grown = self._store.finish_sync(job)
+        except StoreError as error:
+            log.error("%s; no message is taken until the broker is restarted", error)
+        self._on_synced(grown)
+        if self._is_wanted:
+            self._sync(0)
+        waiting = self._waiting_flush
+        if waiting is not None and self._store.durable_offset >= waiting.mark.log_offset:
+            self._waiting_flush = None
+            self._run_flush(waiting)
+
+    # --- Queues and index ---
+
+    def _flush(self, now_s: float, *, is_thorough: bool) -> None:
+        if not self._store.drain_index():
+            self._drain_on()  # a few milliseconds at a time; the flush stays due
+            return
+        job = self._store.begin_flush(is_thorough=is_thorough)
+        if job is None:
+            return
+        self._flushed_s = now_s
+        if is_thorough:
+            self._thorough_s = now_s
+        if is_thorough and self._store.durable_offset < job.mark.log_offset:
+            self._waiting_flush = job
+            self.want_sync()
+        else:
+            self._run_flush(job)
+
+    def _drain_on(self) -> None:
+        """File what waits for the key index, slice after slice, others in between."""
+        if self._drain is None:
+            self._drain = asyncio.get_running_loop().call_soon(self._drain_some)
+
+    def _drain_some(self) -> None:
+        self._drain = None
+        if not self._store.drain_index():
+            self._drain_on()
+
+    def _run_flush(self, job: FlushJob) -> None:
+        self._run(self._flush_thread, job.run, lambda _: self._flush_done(job))
+
+    def _flush_done(self, job: FlushJob) -> None:
+        try:
+            self._store.finish_flush(job)
+        except StoreError as error:
+            log.error("queue and index entries could not be written: %s", error)
+            return
+        self._flushed_offset = job.mark.log_offset
+        if job.is_thorough:
+            self._thorough_offset = job.mark.log_offset
+
+    # --- Threads ---
+
+    def _reserve_done(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._store.reserve_failed(error)
+            log.warning("the next log file could not be made ahead: %s", error)
+
+    def _run(
+        self,
+        thread: Threads,
+        action: Callable[[], None],
+        done: Callable[[BaseException | None], None],
+    ) -> None:
+        """Run in a thread, then call `done` on the loop with what went wrong, if anything."""
+        future = thread.run(action)
+        self._under_way.add(future)
+
+        def over(finished: asyncio.Future[None]) -> None:
+            self._under_way.discard(finished)
+            done(finished.exception())
+
+        future.add_done_callback(over)

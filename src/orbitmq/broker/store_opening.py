@@ -1,0 +1,74 @@
+"""Opening the broker's store: it may take long, says how far it is, and can be given up.
+
+In: settings, a folder; from another thread, that it is to stop. Out: the open store or StoreError.
+
+Rules:
+1. It touches nothing but the store's files and its own state, so it may run in any thread.
+2. Giving up is a failure like any other while opening: what recovery did so far it would do again.
+"""
+
+import logging
+from pathlib import Path
+
+from orbitmq.broker.store_options import retention_settings, store_options
+from orbitmq.config.broker import BrokerSettings
+from orbitmq.errors import StoreError
+from orbitmq.store.opening import Outside
+from orbitmq.store.store import Store
+from orbitmq.world.clock import SystemClock
+from orbitmq.world.files import Files, SystemFiles
+from orbitmq.world.machine import boot_id
+
+log = logging.getLogger(__name__)
+
+PROGRESS_S = 2.0
+_MIB = 1_048_576
+
+
+class OpeningStopped(StoreError):
+    """The store was not opened, because somebody asked for that."""
+
+
+class StoreOpening:
+    """One attempt to open a store."""
+
+    def __init__(self, settings: BrokerSettings, folder: Path, files: Files | None = None) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._files = files or SystemFiles()
+        self._clock = SystemClock()
+        self._told_s = self._clock.monotonic_s()
+        self._is_stopped = False
+
+    def run(self) -> Store:
+        """Open the store; raises StoreError when it cannot be opened or `stop` was called."""
+        store = Store(
+            Outside(self._files, self._clock, boot_id()),
+            self._folder,
+            store_options(self._settings),
+            retention_settings(self._settings),
+            self._tell,
+        )
+        for finding in store.findings:
+            log.warning("%s", finding.text)
+        log.info(
+            "the log of %s goes from %d to %d",
+            self._folder,
+            store.first_offset,
+            store.tail.end_offset,
+        )
+        return store
+
+    def stop(self) -> None:
+        """Have `run` give up soon; from any thread."""
+        self._is_stopped = True
+
+    def _tell(self, done: int, most: int) -> None:
+        if self._is_stopped:
+            raise OpeningStopped(
+                f"opening {self._folder} was stopped; nothing is lost, the next start reads again"
+            )
+        now_s = self._clock.monotonic_s()
+        if now_s - self._told_s >= PROGRESS_S:
+            self._told_s = now_s
+            log.info("reading back the log: %d of at most %d MiB", done // _MIB, most // _MIB)

@@ -1,0 +1,55 @@
+"""From the broker's settings to what the store wants to be told.
+
+In: BrokerSettings. Out: StoreOptions, RetentionSettings, the delays of the levels; or SettingError.
+Rule: the store knows no setting's key; this is the one place that translates.
+"""
+
+from orbitmq.config import BrokerSettings
+from orbitmq.errors import SettingError
+from orbitmq.store.options import StoreOptions
+from orbitmq.store.retention import RetentionSettings
+from orbitmq.world.machine import memory_bytes
+
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def store_options(settings: BrokerSettings) -> StoreOptions:
+    """Give how the store is laid out and when it refuses."""
+    return StoreOptions(
+        log_file_size=settings.mapped_file_size_commit_log,
+        queue_file_size=settings.mapped_file_size_consume_queue,
+        index_slot_count=settings.max_hash_slot_num,
+        index_entry_count=settings.max_index_num,
+        is_indexed=settings.message_index_enable,
+        delays_ms=parse_delays(settings.message_delay_level),
+        is_sync_flush=settings.flush_disk_type == "SYNC_FLUSH",
+        unsynced_bytes_max=settings.unsynced_bytes_max,
+        unsynced_ms_max=settings.unsynced_millis_max,
+        hot_bytes=memory_bytes() * settings.access_message_in_memory_max_ratio // 100,
+    )
+
+
+def retention_settings(settings: BrokerSettings) -> RetentionSettings:
+    """Give when files are old and disks are full."""
+    return RetentionSettings(
+        reserved_ms=settings.file_reserved_time * _UNIT_MS["h"],
+        delete_hours=settings.delete_when,
+        max_used_ratio=settings.disk_max_used_space_ratio / 100,
+        clean_forcibly_ratio=settings.disk_space_clean_forcibly_ratio / 100,
+        warning_ratio=settings.disk_space_warning_level_ratio / 100,
+        is_forcible=settings.clean_file_forcibly_enable,
+        least_free_bytes=settings.disk_free_bytes_least,
+    )
+
+
+def parse_delays(text: str) -> tuple[int, ...]:
+    """Give the delay of level 1, 2, 3 … in ms, from words such as `5s 1m 2h`."""
+    delays = []
+    for word in text.split():
+        number, unit = word[:-1], word[-1]
+        if unit not in _UNIT_MS or not (number.isascii() and number.isdigit()):
+            raise SettingError(
+                f"messageDelayLevel {text!r}: {word!r} is no delay; write a number and s, m, h or d"
+            )
+        delays.append(int(number) * _UNIT_MS[unit])
+    return tuple(delays)

@@ -1,0 +1,195 @@
+"""Reads of old messages: bounded in number, given up with who asked, never on the loop."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from orbitmq.broker import cold_reads
+from orbitmq.config import BrokerSettings
+from orbitmq.errors import ReadFailed
+from orbitmq.net.turn import Turn
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command, encode_command
+from orbitmq.wire.record import scan_records
+from orbitmq.world.files import SystemFiles
+from orbitmq.world.net import run
+from tests.behaviour.requests import pull_request, send_request
+from tests.broker.running import LIMIT_S, Running, begin
+
+SETTINGS = BrokerSettings(listen_port=0, mapped_file_size_commit_log=1 << 20)
+AskedPath = Path | str
+
+
+class GatedFiles(SystemFiles):
+    """Files whose log cannot be read while the gate is shut, and whose queues not while broken."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.are_queues_broken = False
+        self.read_count = 0
+
+    def read_at(self, path: AskedPath, position: int, size: int) -> bytes | None:
+        if "commitlog" in str(path):
+            self.read_count += 1
+            self.gate.wait(LIMIT_S)
+        if self.are_queues_broken and "consumequeue" in str(path):
+            raise ReadFailed(f"cannot read {path}: Input/output error")
+        return super().read_at(path, position, size)
+
+
+def view_requests(count: int) -> bytes:
+    asked = (
+        Command(RequestCode.VIEW_MESSAGE_BY_ID, opaque=opaque, fields={"offset": "0"})
+        for opaque in range(count)
+    )
+    return b"".join(map(encode_command, asked))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(LIMIT_S):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def with_broker(
+    folder: Path,
+    files: SystemFiles,
+    *uses: Callable[[Running], Awaitable[None]],
+    settings: BrokerSettings = SETTINGS,
+) -> None:
+    """Run one broker after the other on one folder."""
+
+    async def inner() -> None:
+        for use in uses:
+            turn = Turn(asyncio.get_running_loop())
+            running = await begin(folder, turn, settings, files)
+            try:
+                await use(running)
+            finally:
+                await running.stop()
+
+    run(inner())
+
+
+def test_reads_whose_connection_is_gone_wait_no_more(tmp_path: Path) -> None:
+    """Symptom: each closed connection left its reads in line; a slow disk filled the memory."""
+    files = GatedFiles()
+
+    async def use(running: Running) -> None:
+        reads = running.broker._context.cold_reads  # who waits is not on the wire
+        assert (await running.call(send_request("T", b"x"))).code == 0
+        files.gate.clear()
+        try:
+            for _ in range(3):
+                host, port = running.broker.address.split(":")
+                _, writer = await asyncio.open_connection(host, int(port))
+                writer.write(view_requests(200))
+                await until(lambda: reads.waiting_count >= 190)
+                writer.transport.abort()
+                await until(lambda: reads.waiting_count == 0)
+        finally:
+            files.gate.set()
+        assert (await running.ask(RequestCode.VIEW_MESSAGE_BY_ID, offset=0)).code == 0
+        reads_of_each = 2  # its size, then all of it
+        assert files.read_count <= (cold_reads.THREAD_COUNT + 1) * reads_of_each
+
+    with_broker(tmp_path, files, use)
+
+
+def test_above_the_limit_a_read_is_refused_as_busy_and_the_others_are_answered(
+    tmp_path: Path,
+) -> None:
+    files = GatedFiles()
+    count = cold_reads.WAITING_MAX + cold_reads.THREAD_COUNT
+
+    async def use(running: Running) -> None:
+        assert (await running.call(send_request("T", b"x"))).code == 0
+        reads = running.broker._context.cold_reads  # who waits is not on the wire
+        files.gate.clear()
+        asked = [
+            asyncio.create_task(running.ask(RequestCode.VIEW_MESSAGE_BY_ID, offset=0))
+            for _ in range(count)
+        ]
+        try:
+            await until(lambda: reads.waiting_count == cold_reads.WAITING_MAX)
+            refused = await running.ask(RequestCode.VIEW_MESSAGE_BY_ID, offset=0)
+            assert refused.code == ResponseCode.SYSTEM_BUSY
+            assert "wait for the disk already" in (refused.remark or "")
+        finally:
+            files.gate.set()
+        assert {answer.code for answer in await asyncio.gather(*asked)} == {0}
+
+    with_broker(tmp_path, files, use)
+
+
+def test_a_queue_file_that_cannot_be_read_is_an_answer_not_the_end_of_the_connection(
+    tmp_path: Path,
+) -> None:
+    """Symptom: the error came up on the loop and the client's connection was closed."""
+    files = GatedFiles()
+
+    async def write(running: Running) -> None:
+        assert (await running.call(send_request("T", b"x"))).code == 0
+
+    async def read(running: Running) -> None:
+        files.are_queues_broken = True
+        failed = await running.call(pull_request("T", "G", 0))
+        assert failed.code == ResponseCode.SYSTEM_ERROR
+        assert "Input/output error" in (failed.remark or "")
+        files.are_queues_broken = False
+        found = await running.call(pull_request("T", "G", 0))
+        assert [record.body for record in scan_records(found.body)] == [b"x"]
+
+    with_broker(tmp_path, files, write, read)
+
+
+def test_recent_messages_are_not_limited_as_those_on_disk_though_their_entries_are_in_files(
+    tmp_path: Path,
+) -> None:
+    async def use(running: Running) -> None:
+        for number in range(40):
+            assert (await running.call(send_request("T", b"%d" % number))).code == 0
+        store = running.broker._store  # moves memory on as millions of messages would
+        await until(lambda: store.unwritten_bytes == 0)
+        queue = store.queue("T", 0)
+        queue.base_offset = queue.flushed_offset
+        queue.entries.clear()
+        found = await running.call(pull_request("T", "G", 0))
+        assert len(list(scan_records(found.body))) == 32
+
+    settings = BrokerSettings(
+        listen_port=0, mapped_file_size_commit_log=1 << 20, flush_interval_consume_queue=10
+    )
+    with_broker(tmp_path, SystemFiles(), use, settings=settings)
+
+
+def test_whether_a_queue_is_young_is_looked_up_in_its_file_without_stopping_the_loop(
+    tmp_path: Path,
+) -> None:
+    """Symptom: the first entry was read on the loop; when that failed the client was cut off."""
+    files = GatedFiles()
+
+    async def write(running: Running) -> None:
+        for _ in range(4):
+            assert (await running.call(send_request("T", bytes(1_000)))).code == 0
+
+    async def ask(running: Running) -> None:
+        context = running.broker._context  # a log of gigabytes would do the same
+        log_size = context.core.tail.written_offset
+        code = RequestCode.QUERY_CONSUMER_OFFSET
+        fields: dict[str, str | int] = {"consumerGroup": "new", "topic": "T", "queueId": 0}
+        context.store._log.first_offset = -1  # as if more had been there
+        context.recent_bytes = log_size
+        young = await running.ask(code, **fields)
+        assert (young.code, young.fields) == (0, {"offset": "0"})
+        context.recent_bytes = log_size - 1
+        assert (await running.ask(code, **fields)).code == ResponseCode.QUERY_NOT_FOUND
+        files.are_queues_broken = True
+        failed = await running.ask(code, **fields)
+        assert failed.code == ResponseCode.SYSTEM_ERROR
+        assert "Input/output error" in (failed.remark or "")
+        files.are_queues_broken = False
+
+    with_broker(tmp_path, files, write, ask)

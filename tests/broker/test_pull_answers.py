@@ -1,0 +1,94 @@
+"""How a pull is answered: one code for each way a look into a queue can end, and for a bad disk."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from orbitmq.broker.pulls import Pull, found_parts, pull_code
+from orbitmq.config import BrokerSettings
+from orbitmq.core import Gathered, PullStatus, Queue
+from orbitmq.errors import ReadFailed
+from orbitmq.net.turn import Turn
+from orbitmq.wire.command import Command, decode_command
+from orbitmq.wire.frame import FrameDecoder
+from orbitmq.wire.record import scan_records
+from orbitmq.world.files import AnyPath, SystemFiles
+from orbitmq.world.net import run
+from tests.behaviour.requests import pull_request, send_request
+from tests.broker.running import begin
+
+SETTINGS = BrokerSettings(listen_port=0, mapped_file_size_commit_log=131_072)
+CODES = {
+    PullStatus.FOUND: 0,
+    PullStatus.NO_MESSAGE_IN_QUEUE: 19,
+    PullStatus.OFFSET_FOUND_NULL: 19,
+    PullStatus.OFFSET_OVERFLOW_ONE: 19,
+    PullStatus.NO_MATCHED_MESSAGE: 20,
+    PullStatus.MESSAGE_WAS_REMOVING: 20,
+    PullStatus.OFFSET_OVERFLOW_BADLY: 21,
+    PullStatus.OFFSET_TOO_SMALL: 21,
+}
+
+
+def pull_of(tmp_path: Path, queue_offset: int) -> Pull:
+    queue = Queue("T", 0, 9)
+    return Pull(
+        request=Command(11, opaque=5),
+        queue=queue,
+        queue_offset=queue_offset,
+        count_max=32,
+        codes=None,
+    )
+
+
+@pytest.mark.parametrize("status", CODES)
+def test_every_status_of_a_look_up_has_its_code_and_is_the_remark(
+    tmp_path: Path, status: PullStatus
+) -> None:
+    assert set(PullStatus) - set(CODES) == {PullStatus.COLD}, "which is read from the files instead"
+    (frame,) = FrameDecoder().feed(
+        b"".join(found_parts(pull_of(tmp_path, 0), Gathered(status, 7, [], 0)))
+    )
+    answer = decode_command(frame)
+    assert (answer.code, answer.remark) == (CODES[status], status.value)
+    assert answer.fields["nextBeginOffset"] == "7"
+
+
+def test_an_empty_queue_moves_whoever_asks_beyond_its_start(tmp_path: Path) -> None:
+    found = Gathered(PullStatus.NO_MESSAGE_IN_QUEUE, 0, [], 0)
+    assert [pull_code(pull_of(tmp_path, at), found) for at in (0, 3)] == [19, 21]
+
+
+class UnreadableLog(SystemFiles):
+    """Files whose log cannot be read while `is_broken`."""
+
+    is_broken = False
+
+    def read_at(self, path: AnyPath, position: int, size: int) -> bytes | None:
+        if self.is_broken and "commitlog" in str(path):
+            raise ReadFailed(f"cannot read {path}: Input/output error")
+        return super().read_at(path, position, size)
+
+
+def test_a_pull_that_the_disk_refuses_gets_code_1_and_the_reason(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        files, turn = UnreadableLog(), Turn(asyncio.get_running_loop())
+        first = await begin(tmp_path, turn, SETTINGS, files)
+        assert (await first.call(send_request("T", b"kept"))).code == 0
+        await first.stop()
+        second = await begin(tmp_path, turn, SETTINGS, files)
+        try:
+            files.is_broken = True
+            refused = await second.call(pull_request("T", "G", 0))
+            assert refused.code == 1
+            assert "Input/output error" in (refused.remark or "")
+            assert not refused.body
+            files.is_broken = False
+            again = await second.call(pull_request("T", "G", 0))
+            assert [record.body for record in scan_records(again.body)] == [b"kept"]
+        finally:
+            files.is_broken = False
+            await second.stop()
+
+    run(scenario())
