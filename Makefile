@@ -4,6 +4,8 @@
 #   make check   format, lint, types, layers
 #   make bench   CPU per message beside a bare loop and, with Maven, beside the original
 #   make fuzz    the long form of the fuzz programme (CI runs a short one inside `make test`)
+#   make torture  the long forms of the store's programmes: model, crash states, damage (hours)
+#   make exchange  a store folder changes hands with the original broker, 20 rounds with kills
 #   make lock    pin the newest versions that pyproject.toml allows
 PYTHON ?= python3
 VENV := .venv
@@ -11,8 +13,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 DATA ?= data
 FUZZ_EXAMPLES ?= 200000
+EXCHANGE_ROUNDS ?= 20
 
-.PHONY: setup run test check format bench demo fuzz docs lock clean
+.PHONY: setup run test check format bench demo fuzz torture exchange docs lock clean
 .DEFAULT_GOAL := run
 
 $(BIN)/python:
@@ -52,6 +55,13 @@ bench: $(VENV)/.dev
 
 fuzz: $(VENV)/.dev
 	ORBITMQ_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest tests/fuzz --timeout 3600
+
+torture: $(VENV)/.dev
+	ORBITMQ_TORTURE=long $(BIN)/python -m pytest tests/store -m torture -s
+
+exchange: $(VENV)/.dev
+	ORBITMQ_EXCHANGE_ROUNDS=$(EXCHANGE_ROUNDS) $(BIN)/python -m pytest -s \
+	  tests/foreign/test_store_originals.py -k changes_hands
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m tools.behaviours_page

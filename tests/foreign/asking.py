@@ -49,7 +49,8 @@ def _names_broker(body: bytes, broker_name: str) -> bool:
     return f'"brokerName":"{broker_name}"'.encode() in body.replace(b" ", b"")
 
 
-def _await(claim: Callable[[], bool], what: str, limit_s: float) -> None:
+def await_claim(claim: Callable[[], bool], what: str, limit_s: float) -> None:
+    """Return when the claim is true; it is asked again and again."""
     deadline = time.monotonic() + limit_s
     while not claim():
         if time.monotonic() > deadline:
@@ -59,7 +60,7 @@ def _await(claim: Callable[[], bool], what: str, limit_s: float) -> None:
 
 def await_broker(namesrv: str, broker_name: str, *, limit_s: float = 60) -> None:
     """Return when the name server lists the broker."""
-    _await(
+    await_claim(
         lambda: _names_broker(ask(namesrv, GET_CLUSTER_INFO)[1], broker_name),
         f"{namesrv} lists {broker_name}",
         limit_s,
@@ -68,7 +69,7 @@ def await_broker(namesrv: str, broker_name: str, *, limit_s: float = 60) -> None
 
 def await_broker_gone(namesrv: str, broker_name: str, *, limit_s: float = 60) -> None:
     """Return when the name server does not list the broker."""
-    _await(
+    await_claim(
         lambda: not _names_broker(ask(namesrv, GET_CLUSTER_INFO)[1], broker_name),
         f"{namesrv} has forgotten {broker_name}",
         limit_s,
@@ -77,7 +78,7 @@ def await_broker_gone(namesrv: str, broker_name: str, *, limit_s: float = 60) ->
 
 def await_topic(namesrv: str, topic: str, broker_name: str, *, limit_s: float = 60) -> None:
     """Return when the route of the topic leads to the broker."""
-    _await(
+    await_claim(
         lambda: _names_broker(ask(namesrv, GET_ROUTE, topic=topic)[1], broker_name),
         f"{namesrv} leads {topic} to {broker_name}",
         limit_s,

@@ -48,11 +48,15 @@ def system_under_test(data_dir: Path, *options: str) -> Iterator[System]:
         with original_broker(version) as original:
             yield System(original.namesrv, original.broker)
         return
+    with running(up_command(data_dir, *options)) as ready:
+        yield System(ready["namesrv"], ready["broker"])
+
+
+def up_command(data_dir: Path, *options: str) -> list[str]:
+    """The command that starts OrbitMQ's name server and broker on free ports."""
     command = [sys.executable, "-m", "orbitmq", "up", "--data-dir", str(data_dir)]
     command += ["--host", "127.0.0.1", "--namesrv-port", "0"]
-    command += ["--broker-port", "0", "--dashboard-port", "0", *options]
-    with running(command) as ready:
-        yield System(ready["namesrv"], ready["broker"])
+    return [*command, "--broker-port", "0", "--dashboard-port", "0", *options]
 
 
 @contextmanager

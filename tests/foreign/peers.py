@@ -20,6 +20,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -31,7 +32,7 @@ from typing import Any
 
 import pytest
 
-from tests.foreign.asking import await_broker
+from tests.foreign.asking import await_broker, await_claim
 from tests.foreign.running import TAIL_CHARS, ProgramFailed, running
 
 Line = dict[str, Any]
@@ -45,6 +46,7 @@ BROKER_NAME = "broker-a"  # what the start script calls it unless a setting says
 # A scratch original needs no tidy end: its connections close with it, and the rest of its stop
 # (7 to 10 s) only waits for its threads.
 ORIGINAL_STOP_S = 2
+TIDY_STOP_S = 25
 # A short-lived JVM on two cores: no optimising compiler, no collector threads.
 JVM_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 # Lower than what the operating system hands to outgoing connections (from 32768).
@@ -161,6 +163,19 @@ class Original:
     version: str
     namesrv: str
     broker: str
+    broker_pid: int
+
+    def kill_broker(self) -> None:
+        """End the broker by SIGKILL, as a crash would; afterwards it is gone."""
+        os.kill(self.broker_pid, signal.SIGKILL)
+        await_claim(self._is_broker_gone, f"original broker {self.broker_pid} is gone", 10)
+
+    def _is_broker_gone(self) -> bool:
+        try:
+            os.kill(self.broker_pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
 
 
 def free_port_with_neighbours() -> int:
@@ -193,6 +208,16 @@ def original_broker(
 
 
 @contextmanager
+def tidy_original_broker(
+    version: str, namesrv: str, settings: Mapping[str, str]
+) -> Iterator[Original]:
+    """An original broker whose files matter: at the end of the block it stops in its own time."""
+    stop_s = TIDY_STOP_S
+    with _original(version, namesrv, settings, with_broker=True, stop_s=stop_s) as original:
+        yield original
+
+
+@contextmanager
 def original_namesrv(version: str, **settings: str) -> Iterator[Original]:
     """An original name server alone. Further arguments are its settings."""
     with _original(version, None, settings, with_broker=False) as original:
@@ -201,13 +226,18 @@ def original_namesrv(version: str, **settings: str) -> Iterator[Original]:
 
 @contextmanager
 def _original(
-    version: str, namesrv: str | None, settings: Mapping[str, str], *, with_broker: bool
+    version: str,
+    namesrv: str | None,
+    settings: Mapping[str, str],
+    *,
+    with_broker: bool,
+    stop_s: int = ORIGINAL_STOP_S,
 ) -> Iterator[Original]:
     original_jars(version)
     quick = " ".join(JVM_QUICK)
     env = {
         "STAY": "1",
-        "STOP_S": str(ORIGINAL_STOP_S),
+        "STOP_S": str(stop_s),
         "BROKER_JVM": f"-Xms512m -Xmx512m {quick}",
         "NAMESRV_JVM": f"-Xms256m -Xmx256m {quick}",
         "NAMESRV": namesrv or "",
@@ -233,7 +263,8 @@ def _original(
         if with_broker:
             for address in ready["namesrv"].split(";"):
                 await_broker(address, settings.get("brokerName", BROKER_NAME))
-        yield Original(version, ready["namesrv"], ready["broker"])
+        broker_pid = int(ready["pids"].partition(",")[2] or 0)
+        yield Original(version, ready["namesrv"], ready["broker"], broker_pid)
 
 
 # ---- originals as clients ------------------------------------------------------------------------

@@ -7,7 +7,8 @@ can be used. Out: those names and values, while the program runs. Rules:
    end of what it wrote to standard error.
 2. It is stopped by SIGTERM to its process id and must then end with exit code 0 within the limit;
    only after that it is killed, and that is an error.
-3. Its standard input is a pipe that closes with this process. Programs that watch it
+3. Whoever started it may kill it instead (`Program.kill`); then nothing is asked of its end.
+4. Its standard input is a pipe that closes with this process. Programs that watch it
    (`tests/originals/original`) end even when the tests are killed.
 """
 
@@ -29,6 +30,21 @@ class ProgramFailed(AssertionError):
     """A program did not become ready, or did not stop cleanly."""
 
 
+class Program:
+    """A program that is ready, and what its ready line said."""
+
+    def __init__(self, process: subprocess.Popen[bytes], ready: dict[str, str]) -> None:
+        self._process = process
+        self.ready = ready
+        self.is_killed = False
+
+    def kill(self) -> None:
+        """End it by SIGKILL, as a crash would; afterwards it is gone."""
+        self.is_killed = True
+        self._process.kill()
+        self._process.wait()
+
+
 @contextmanager
 def running(
     command: Sequence[str],
@@ -38,6 +54,20 @@ def running(
     stop_limit_s: float = 30,
 ) -> Iterator[dict[str, str]]:
     """Run `command` for the length of the block; yields what its ready line says."""
+    limits = {"ready_limit_s": ready_limit_s, "stop_limit_s": stop_limit_s}
+    with started(command, env=env, **limits) as program:
+        yield program.ready
+
+
+@contextmanager
+def started(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    ready_limit_s: float = 30,
+    stop_limit_s: float = 30,
+) -> Iterator[Program]:
+    """Run `command` for the length of the block, or until it is killed."""
     with tempfile.TemporaryDirectory(prefix="orbitmq-running-") as folder:
         log = Path(folder, "stderr")
         with log.open("wb") as stderr:
@@ -50,14 +80,15 @@ def running(
             )
         with process:
             try:
-                ready = _await_ready(process, command, log, ready_limit_s)
+                program = Program(process, _await_ready(process, command, log, ready_limit_s))
             except ProgramFailed:
                 _end(process, stop_limit_s)
                 raise
             try:
-                yield ready
+                yield program
             finally:
-                _stop(process, command, log, stop_limit_s)
+                if not program.is_killed:
+                    _stop(process, command, log, stop_limit_s)
 
 
 def _await_ready(
@@ -97,7 +128,10 @@ def _stop(
 
 def _end(process: subprocess.Popen[bytes], limit_s: float) -> bool:
     """Whether SIGTERM was enough; afterwards the process is gone in either case."""
+    assert process.stdin is not None
     process.terminate()
+    # A shell that was just about to read again would see the signal only after a line: rule 4.
+    process.stdin.close()
     try:
         process.wait(limit_s)
     except subprocess.TimeoutExpired:

@@ -6,7 +6,8 @@ is ready, everything else on standard error, and an exit code.
 Rules:
 1. Settings come from, weakest first: defaults, the file of `-c`, changes kept by the process, `-D`
    and flags of their own.
-2. The first SIGTERM or SIGINT stops cleanly (exit code 0), the second ends the process at once.
+2. The first SIGTERM or SIGINT stops cleanly (exit code 0), also while the service still starts; the
+   second ends the process at once.
 3. Logs are bounded in lines per second, as a peer can cause lines.
 """
 
@@ -15,9 +16,9 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from orbitmq.config import parse_properties
 from orbitmq.errors import MQError, SettingError
@@ -42,7 +43,7 @@ class Service(Protocol):
     """What a serving command runs."""
 
     async def start(self) -> str:
-        """Begin to serve; give the ready line."""
+        """Begin to serve; give the ready line. May be cancelled; `stop` is called then, too."""
         ...
 
     async def stop(self) -> None:
@@ -186,7 +187,10 @@ async def _serve(make: MakeService, metrics_host: str, metrics_port: int | None)
     service = make(Turn(loop), registry)
     metrics_server: asyncio.AbstractServer | None = None
     try:
-        ready = await service.start()
+        ready = await _unless_stopped(service.start(), stop_asked)
+        if ready is None:
+            logger.info("stopped before it was ready")
+            return
         if metrics_port is not None:
             metrics_server, port = await start_metrics(registry, metrics_host, metrics_port)
             logger.info("metrics on http://%s:%d/metrics", metrics_host, port)
@@ -197,6 +201,21 @@ async def _serve(make: MakeService, metrics_host: str, metrics_port: int | None)
         if metrics_server is not None:
             metrics_server.close()
         await service.stop()
+
+
+async def _unless_stopped(start: Coroutine[Any, Any, str], stop_asked: asyncio.Event) -> str | None:
+    """Give what `start` gives, or None when it was cancelled because a signal came first."""
+    starting = asyncio.create_task(start)
+    stopping = asyncio.create_task(stop_asked.wait())
+    try:
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            logger.info("stopping while starting; a second signal stops at once")
+            starting.cancel()
+            await asyncio.wait((starting,))
+    finally:
+        stopping.cancel()
+    return None if starting.cancelled() else starting.result()
 
 
 def _ask_to_stop(loop: asyncio.AbstractEventLoop, stop_asked: asyncio.Event) -> None:

@@ -2,15 +2,20 @@
 
 In: flags, the broker's settings, the data folder. Out: one ready line with the addresses, and both
 services until a signal comes.
+
+Rule: the store is opened in a thread, as reading back a long log takes its time: meanwhile the name
+server serves, and a signal is obeyed.
 """
 
 import argparse
+import asyncio
 import logging
 from pathlib import Path
 
 import msgspec
 
 from orbitmq.broker.broker import Broker
+from orbitmq.broker.store_opening import OpeningStopped, StoreOpening
 from orbitmq.cli.namesrv import FOLDER_NAME, load_start
 from orbitmq.cli.process import (
     add_serving_arguments,
@@ -31,7 +36,9 @@ from orbitmq.config import (
 from orbitmq.metrics import Registry
 from orbitmq.namesrv.namesrv import NameServer
 from orbitmq.net.turn import Turn
+from orbitmq.store.store import Store
 from orbitmq.world.files import SystemFiles
+from orbitmq.world.threads import Threads
 
 logger = logging.getLogger("orbitmq.up")
 
@@ -123,7 +130,14 @@ class UpService:
         namesrv = show_address(host, await self._namesrv.start())
         addresses = ";".join(filter(None, (namesrv, self._settings.namesrv_addr)))
         settings = msgspec.structs.replace(self._settings, namesrv_addr=addresses)
-        self._broker = Broker(settings, self._folder / STORE_NAME, self._turn, self._registry)
+        logger.info("the name server is on %s; opening the store", namesrv)
+        folder = self._folder / STORE_NAME
+        store = await _opened(StoreOpening(settings, folder))
+        try:
+            self._broker = Broker(settings, folder, self._turn, self._registry, store=store)
+        except BaseException:
+            store.close()
+            raise
         await self._broker.start()
         _show_what_to_try(namesrv)
         return f"ready namesrv={namesrv} broker={self._broker.address} dashboard=-"
@@ -135,6 +149,25 @@ class UpService:
                 await self._broker.stop()
         finally:
             await self._namesrv.stop()
+
+
+async def _opened(opening: StoreOpening) -> Store:
+    """Give the store that a thread opens; a cancelled caller ends that as well."""
+    threads = Threads(1, "opening")
+    work = threads.run(opening.run)
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        opening.stop()
+        await asyncio.wait([work])
+        failure = work.exception()
+        if failure is None:
+            work.result().close()
+        elif not isinstance(failure, OpeningStopped):
+            logger.error("%s", failure)
+        raise
+    finally:
+        threads.close()
 
 
 def _show_what_to_try(namesrv: str) -> None:

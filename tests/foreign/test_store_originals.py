@@ -1,0 +1,239 @@
+"""One store folder, by turns in the hands of OrbitMQ and of an original broker.
+
+The judge is the other broker: it must open what the first one left, after a clean stop and after
+SIGKILL under load, serve the same bytes, find them by key, and go on writing. Nothing that was
+acknowledged may be missing, whoever acknowledged it. Files are small, so that a few thousand
+messages make many of each kind; ORBITMQ_EXCHANGE_ROUNDS makes the exchange at the end longer.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orbitmq.wire.record import decode_record
+from tests.foreign.accounts import events
+from tests.foreign.contents import (
+    Contents,
+    all_records,
+    assert_found_by_keys,
+    assert_found_by_time,
+    assert_holds,
+    await_readable,
+    grew_from,
+    read_contents,
+)
+from tests.foreign.judged import namesrv_under_test
+from tests.foreign.loads import Sent, send_load, send_until_killed
+from tests.foreign.peers import java_probe
+from tests.foreign.running import ProgramFailed
+from tests.foreign.stores import (
+    NO_SETTINGS,
+    SMALL,
+    DataFolder,
+    Opened,
+    check_store,
+    original_on,
+    ours_on,
+)
+
+pytestmark = [pytest.mark.foreign, pytest.mark.slow]
+
+COUNT = 4_000
+MORE = 600
+# With it the checkpoint is soon trusted: whoever recovers does not read the log from its beginning.
+FLUSHED_OFTEN = {
+    "flushIntervalCommitLog": "20",  # an original syncs one file of the log at a time
+    "flushCommitLogThoroughInterval": "20",
+    "flushConsumeQueueThoroughInterval": "300",
+}
+STAMP_SLACK_MS = 3_000  # by so much the original distrusts a checkpoint
+ROUNDS = int(os.environ.get("ORBITMQ_EXCHANGE_ROUNDS", "1"))
+
+
+@pytest.fixture(scope="module")
+def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A name server for the originals of this module."""
+    with namesrv_under_test(tmp_path_factory.mktemp("namesrv")) as address:
+        yield address
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> DataFolder:
+    return DataFolder(tmp_path / "data", SMALL)
+
+
+def assert_all_there(opened: Opened, sent: list[Sent]) -> Contents:
+    """Everything acknowledged is served, at its place and by its keys."""
+    contents = read_contents(opened.broker)
+    assert_holds(contents, sent)
+    assert_found_by_keys(opened.broker, contents)
+    return contents
+
+
+def assert_appends(opened: Opened, word: str, before: Contents, sent: list[Sent]) -> Contents:
+    """It takes more messages, and what was there before stays as it was."""
+    sent += send_load(opened.broker, word, MORE)
+    await_readable(opened.broker, sent)
+    after = assert_all_there(opened, sent)
+    assert grew_from(before, after)
+    return after
+
+
+def assert_several_files(folder: DataFolder) -> None:
+    """The load was long enough to fill several files of each kind."""
+    counts = {
+        kind: len([path for path in (folder.store / kind).rglob("*") if path.is_file()])
+        for kind in ("commitlog", "index", "consumequeue/Exchange_A/0")
+    }
+    assert min(counts.values()) >= 3, counts
+
+
+def files_behind_checkpoint(folder: DataFolder) -> int:
+    """How many log files an original need not read after a kill, by the stamps of the folder."""
+    stamps = struct.unpack(">qq", (folder.store / "checkpoint").read_bytes()[:16])
+    firsts = [
+        decode_record(path.read_bytes())[0].store_ms
+        for path in sorted((folder.store / "commitlog").iterdir())
+        if path.read_bytes().strip(b"\0")
+    ]
+    return sum(first_ms <= min(stamps) - STAMP_SLACK_MS for first_ms in firsts)
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_original_goes_on_with_what_ours_wrote_and_ours_goes_on_after_it(
+    folder: DataFolder, namesrv: str, version: str
+) -> None:
+    with ours_on(folder) as ours:
+        sent = send_load(ours.broker, "ours", COUNT)
+        written = assert_all_there(ours, sent)
+    assert_several_files(folder)
+    check_store(folder)
+    with original_on(version, folder, namesrv) as original:
+        assert assert_all_there(original, sent) == written
+        written = assert_appends(original, "original", written, sent)
+    check_store(folder)
+    with ours_on(folder) as ours:
+        assert assert_all_there(ours, sent) == written
+        assert_found_by_time(ours.broker, written)
+        assert_appends(ours, "ours-again", written, sent)
+    check_store(folder)
+
+
+def test_original_recovers_what_ours_left_when_killed_under_load(
+    folder: DataFolder, namesrv: str, tmp_path: Path
+) -> None:
+    with ours_on(folder, FLUSHED_OFTEN) as ours:
+        sent = send_until_killed(ours.broker, "ours", ours.kill, 5)
+    assert files_behind_checkpoint(folder) >= 2
+    twin = DataFolder(tmp_path / "twin", SMALL)
+    shutil.copytree(folder.path, twin.path)
+    with ours_on(twin) as ours:
+        recovered = assert_all_there(ours, sent)
+    check_store(twin)
+    assert_several_files(folder)
+    with original_on("4.9.7", folder, namesrv) as original:
+        assert assert_all_there(original, sent) == recovered
+        written = assert_appends(original, "original", recovered, sent)
+        sent += send_until_killed(original.broker, "original-killed", original.kill, 2)
+    with ours_on(folder) as ours:
+        assert grew_from(written, assert_all_there(ours, sent))
+    check_store(folder)
+
+
+def test_ours_goes_on_with_what_an_original_and_its_client_wrote(
+    folder: DataFolder, namesrv: str
+) -> None:
+    with original_on("4.9.7", folder, namesrv) as original:
+        sent = send_load(original.broker, "original", COUNT)
+        options = ["body=java", "keys=java", "tags=TagA,TagB"]
+        lines = java_probe(
+            *("4.9.7", "send", namesrv, "Exchange_A", "200", *options),
+            *("--", "send-batch", namesrv, "Exchange_B", "200", "body=batch", "keys=batch"),
+        )
+        assert events(lines, "error") == []
+        await_readable(original.broker, sent)
+        written = assert_all_there(original, sent)
+    bodies = {record.body for record in all_records(written)}
+    assert {f"{word}-{i}".encode() for word in ("java", "batch") for i in range(200)} <= bodies
+    assert_several_files(folder)
+    with ours_on(folder) as ours:
+        assert assert_all_there(ours, sent) == written
+        assert_found_by_time(ours.broker, written)
+        written = assert_appends(ours, "ours", written, sent)
+    check_store(folder)
+    with original_on("4.9.7", folder, namesrv) as original:
+        assert assert_all_there(original, sent) == written
+        assert_appends(original, "original-again", written, sent)
+
+
+def test_ours_recovers_what_an_original_left_when_killed_under_load(
+    folder: DataFolder, namesrv: str
+) -> None:
+    with original_on("4.9.7", folder, namesrv, FLUSHED_OFTEN) as original:
+        sent = send_until_killed(original.broker, "original", original.kill, 5)
+    assert files_behind_checkpoint(folder) >= 2
+    with ours_on(folder) as ours:
+        written = assert_all_there(ours, sent)
+        assert_found_by_time(ours.broker, written)
+        written = assert_appends(ours, "ours", written, sent)
+    check_store(folder)
+    with original_on("4.9.7", folder, namesrv) as original:
+        assert assert_all_there(original, sent) == written
+
+
+def test_folder_that_one_broker_has_open_is_refused_to_the_other(
+    folder: DataFolder, namesrv: str
+) -> None:
+    with ours_on(folder) as ours:
+        sent = send_load(ours.broker, "ours", 100)
+        with (
+            pytest.raises(ProgramFailed, match="Lock failed"),
+            original_on("4.9.7", folder, namesrv),
+        ):
+            pass
+        assert_all_there(ours, sent)
+    with original_on("4.9.7", folder, namesrv) as original:
+        with pytest.raises(ProgramFailed, match="another process has"), ours_on(folder):
+            pass
+        assert_all_there(original, sent)
+
+
+@pytest.mark.timeout(600 + 120 * ROUNDS)
+def test_folder_that_changes_hands_under_kills_keeps_every_acknowledged_message(
+    folder: DataFolder, namesrv: str
+) -> None:
+    seed = int(os.environ.get("ORBITMQ_EXCHANGE_SEED") or random.randrange(2**32))
+    chance = random.Random(seed)
+    sent: list[Sent] = []
+    kills = 0
+    print(f"exchange: {ROUNDS} rounds, seed {seed}")
+    for number in range(ROUNDS * 2):
+        word = f"round-{number}"
+        is_ours, is_killed = number % 2 == 0, chance.random() < 0.8
+        further = chance.choice([FLUSHED_OFTEN, NO_SETTINGS])
+        if is_ours:
+            holder = ours_on(folder, further)
+        else:
+            holder = original_on("4.9.7", folder, namesrv, further)
+        with holder as opened:
+            if sent:
+                assert_all_there(opened, sent)
+            if is_killed:
+                kills += 1
+                after_s = chance.uniform(0.2, 2)
+                sent += send_until_killed(opened.broker, word, opened.kill, after_s)
+            else:
+                sent += send_load(opened.broker, word, chance.randrange(1, COUNT))
+        if is_ours and not is_killed:
+            check_store(folder)
+    with ours_on(folder) as ours:
+        assert_all_there(ours, sent)
+    check_store(folder)
+    print(f"exchange: {len(sent)} acknowledged messages, {kills} kills, none lost")
