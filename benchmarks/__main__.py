@@ -7,6 +7,7 @@ code 0 when everything ran. Rules:
    slow minute of the machine hits all of them. Of the rounds that nobody disturbed, the one with
    the median CPU per message counts.
 2. The original is warmed up first: its compiler needs some twenty seconds of load.
+3. Synchronous flush is measured with the first load only: it is the disk that it measures.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import in_process, servers
+from benchmarks import in_process, many_messages, many_queues, servers, store_bench
 from benchmarks.loads import (
     FIRST,
     LOADS,
@@ -36,7 +37,8 @@ from benchmarks.loads import (
 )
 from benchmarks.machine import QUIET_CORES, await_quiet, cores, resident_mb, touch_free_memory
 from benchmarks.report import Report, Row, Start, to_json, to_text
-from benchmarks.servers import Server, ServerFailed
+from benchmarks.servers import OURS_SYNC, Server, ServerFailed
+from benchmarks.store_bench import StorePlan
 
 IDLE_S = 1.0
 """An idle process is looked at after this long: what it does at the start is then done."""
@@ -53,10 +55,35 @@ class Plan:
     warm_up_s: float
     core_repetitions: int
     core_repetition_s: float
+    store: StorePlan
+    queues: int
+    messages: int
 
 
-WHOLE = Plan(LOADS, 3, 5, 10.0, 20.0, in_process.REPETITIONS, in_process.REPETITION_S)
-QUICK = Plan(QUICK_LOADS, 1, 1, 0.0, 3.0, 2, 0.02)
+WHOLE = Plan(
+    loads=LOADS,
+    rounds=3,
+    starts=5,
+    quiet_limit_s=10.0,
+    warm_up_s=20.0,
+    core_repetitions=in_process.REPETITIONS,
+    core_repetition_s=in_process.REPETITION_S,
+    store=store_bench.WHOLE,
+    queues=many_queues.QUEUE_COUNT,
+    messages=many_messages.MESSAGE_COUNT,
+)
+QUICK = Plan(
+    loads=QUICK_LOADS,
+    rounds=1,
+    starts=1,
+    quiet_limit_s=0.0,
+    warm_up_s=3.0,
+    core_repetitions=2,
+    core_repetition_s=0.02,
+    store=store_bench.QUICK,
+    queues=80,
+    messages=2_000,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -95,11 +122,17 @@ def _measure(plan: Plan, options: argparse.Namespace) -> Report:
         folder = Path(name)
         _say("the core, in process")
         core = in_process.measure(plan.core_repetitions, plan.core_repetition_s)
+        _say("the store, in process")
+        store = store_bench.measure(folder, plan.store)
+        _say(f"a store with {plan.queues:,} queues")
+        many = many_queues.measure(folder / "queues", plan.queues)
+        _say(f"a store with {plan.messages:,} messages")
+        many += many_messages.measure(folder / "messages", plan.messages)
         _say("starts")
         start = _measure_start(folder, server_core, plan.starts)
         with _all_servers(folder, server_core, with_original=_wants_original(options)) as running:
             rows = _measure_loads(plan, generator, running)
-    return Report(_machine(generator_core), core, start, rows)
+    return Report(_machine(generator_core), core, start, rows, store, many)
 
 
 def _wants_original(options: argparse.Namespace) -> bool:
@@ -129,6 +162,7 @@ def _all_servers(
     with ExitStack() as stack:
         running = [stack.enter_context(servers.bare(folder / "bare", core))]
         running.append(stack.enter_context(servers.ours(folder / "ours", core)))
+        running.append(stack.enter_context(servers.ours(folder / "sync", core, is_sync=True)))
         if with_original:
             _say("starting the original")
             running.append(stack.enter_context(servers.original(folder / "original")))
@@ -142,9 +176,10 @@ def _measure_loads(plan: Plan, generator: Generator, running: Sequence[Server]) 
             pull_ends[server.name] = _warm_up(server, generator, plan.warm_up_s)
     rows = []
     for load in plan.loads:
-        found: dict[str, list[Figures]] = {server.name: [] for server in running}
+        asked = [server for server in running if load is FIRST or server.name != OURS_SYNC]
+        found: dict[str, list[Figures]] = {server.name: [] for server in asked}
         for round_ in range(plan.rounds):
-            for server in running:
+            for server in asked:
                 _say(f"{load.name}: {server.name}, round {round_ + 1} of {plan.rounds}")
                 touch_free_memory()
                 used = await_quiet(plan.quiet_limit_s)

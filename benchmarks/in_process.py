@@ -31,15 +31,6 @@ class CoreFigures:
     us_per_request: float
 
 
-class NoOldEntries:
-    """The queue entries of the benchmark are all in memory."""
-
-    def read(self, queue_offset: int, count: int) -> bytes:
-        """Give nothing."""
-        del queue_offset, count
-        return b""
-
-
 def frame(code: int, fields: dict[str, str], body: bytes, opaque: int) -> bytes:
     """A request as the Java client writes it: JSON header, keys in its order."""
     command = {"code": code, "extFields": fields, "flag": 0, "language": "JAVA"}
@@ -75,7 +66,7 @@ def new_state() -> CoreState:
     state.groups.add(GROUP)
     topic = state.topics[TOPIC] = Topic(TOPIC, QUEUE_COUNT, is_plain=True, is_readable=True)
     for queue_id in range(QUEUE_COUNT):
-        topic.queues[queue_id] = Queue(TOPIC, queue_id, 0, NoOldEntries())
+        topic.queues[queue_id] = Queue(TOPIC, queue_id, 0)
     return state
 
 
@@ -83,12 +74,13 @@ def send_call(body_size: int) -> Callable[[], int]:
     """A call that sends 16 messages and joins what the store would write."""
     state = new_state()
     data = b"".join(send_frame(number, body_size) for number in range(FRAMES_PER_CALL))
-    parts = state.tail.parts
+    parts, keyed = state.tail.parts, state.tail.keyed
 
     def call() -> int:
         result = handle_one_read(state, data, 0, ORIGIN, NOW_MS)
         b"".join(parts)
         parts.clear()
+        keyed.clear()
         for queue in result.grown:
             queue.entries.clear()
         b"".join(result.answers)

@@ -1,8 +1,8 @@
 """What the benchmark found, as a table to read and as JSON to keep.
 
-In: figures of the core, of the start, and of every load on every server. Out: text, or a value for
-`json.dump`. Rule: ratios are of CPU per message within this run; figures of different runs or
-machines are not comparable.
+In: figures of the core, of the store, of the start, and of every load on every server. Out: text,
+or a value for `json.dump`. Rule: ratios are of CPU per message within this run; figures of
+different runs or machines are not comparable.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,9 @@ from dataclasses import asdict, dataclass
 from benchmarks.in_process import CoreFigures
 from benchmarks.loads import Figures
 from benchmarks.machine import QUIET_CORES
+from benchmarks.many_queues import Cost
 from benchmarks.servers import BARE, ORIGINAL
+from benchmarks.store_bench import StoreFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,9 @@ class Report:
     core: Sequence[CoreFigures]
     start: Start
     rows: Sequence[Row]
+    store: Sequence[StoreFigures]
+    many: Sequence[Cost]
+    """Stores with many queues and with many messages."""
 
     def ratio(self, row: Row, base: str) -> float | None:
         """CPU per message of `row` against `base` under the same load; None without `base`.
@@ -68,6 +73,12 @@ def to_text(report: Report) -> str:
         "in process, 16 frames a call (CPU, the least of several repetitions):",
         *(_core_line(figures) for figures in report.core),
         "",
+        "the store, in process (CPU per message, record or look-up; the least of several rounds):",
+        *(_store_line(figures) for figures in report.store),
+        "",
+        "the store with many queues, then with many messages (a process each):",
+        *(_cost_line(cost) for cost in report.many),
+        "",
         f"start to ready line: {starts[len(starts) // 2]:.2f} s (median of {len(starts)}, "
         f"least {starts[0]:.2f}); idle: {report.start.resident_mb:.1f} MB resident",
         "",
@@ -83,6 +94,8 @@ def to_json(report: Report) -> dict[str, object]:
     return {
         "machine": report.machine,
         "core": [asdict(figures) for figures in report.core],
+        "store": [{**asdict(figures), "to_bare": figures.ratio} for figures in report.store],
+        "many": [asdict(cost) for cost in report.many],
         "start": asdict(report.start),
         "rows": [
             {
@@ -101,6 +114,19 @@ def _core_line(figures: CoreFigures) -> str:
     return (
         f"  {figures.name:<18} {figures.us_per_message:8.3f} us/msg"
         f" {figures.us_per_request:8.2f} us/request"
+    )
+
+
+def _store_line(figures: StoreFigures) -> str:
+    return (
+        f"  {figures.name:<36} {figures.us:9.3f} us   bare loop {figures.bare_us:8.3f} us"
+        f"   to bare {figures.ratio:6.2f}"
+    )
+
+
+def _cost_line(cost: Cost) -> str:
+    return (
+        f"  {cost.name:<24} {cost.clock_s:7.2f} s {cost.cpu_s:7.2f} s CPU {cost.memory_mb:7.1f} MB"
     )
 
 

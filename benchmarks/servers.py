@@ -36,6 +36,7 @@ TAIL_CHARS = 4000
 PORT_MIN, PORT_MAX = 10_240, 32_000
 
 BARE, OURS, ORIGINAL = "bare loop", "orbitmq", f"original {ORIGINAL_VERSION}"
+OURS_SYNC = "orbitmq SYNC_FLUSH"
 
 
 class ServerFailed(Exception):
@@ -61,11 +62,13 @@ def bare(folder: Path, core: int | None) -> Iterator[Server]:
 
 
 @contextmanager
-def ours(folder: Path, core: int | None) -> Iterator[Server]:
-    """`orbitmq up` with its data in `folder`."""
+def ours(folder: Path, core: int | None, *, is_sync: bool = False) -> Iterator[Server]:
+    """`orbitmq up` with its data in `folder`; with `is_sync` it answers when the disk has it."""
     command = [sys.executable, "-m", "orbitmq", "up", "--data-dir", str(folder / "data")]
     command += ["--namesrv-port", "0", "--broker-port", "0", "--dashboard-port", "0"]
-    with _started(OURS, command, folder, core) as server:
+    if is_sync:
+        command += ["-D", "flushDiskType=SYNC_FLUSH"]
+    with _started(OURS_SYNC if is_sync else OURS, command, folder, core) as server:
         yield server
 
 

@@ -23,8 +23,10 @@ import pytest
 from benchmarks import __main__ as programme
 from benchmarks import in_process, loads, servers
 from benchmarks.loads import Figures, Generator, LoadFailed, build_generator, read_figures
+from benchmarks.many_queues import Cost
 from benchmarks.report import Report, Row, Start, to_json, to_text
-from benchmarks.servers import BARE, ORIGINAL, OURS, Server, ServerFailed
+from benchmarks.servers import BARE, ORIGINAL, OURS, OURS_SYNC, Server, ServerFailed
+from benchmarks.store_bench import StoreFigures
 
 ROOT = Path(__file__).parent.parent
 LINE = (
@@ -79,16 +81,22 @@ def test_the_quick_form_prints_the_table_and_writes_json(
     generator: Generator, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-m", "benchmarks", "--quick", "--no-original"]
-    command += ["--seconds", "0.3", "--json", str(tmp_path / "report.json")]
+    command += ["--seconds", "0.6", "--json", str(tmp_path / "report.json")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "report.json").read_text())
     rows = {(row["load"], row["server"]): row for row in report["rows"]}
-    assert list(rows) == [(load.name, name) for load in loads.QUICK_LOADS for name in (BARE, OURS)]
+    expected = [(load.name, name) for load in loads.QUICK_LOADS for name in (BARE, OURS)]
+    expected.insert(2, (loads.FIRST.name, OURS_SYNC))
+    assert list(rows) == expected
     for (load, server), row in rows.items():
         assert row["messages_per_s"] > 0, (load, server)
         assert any(load in line and server in line for line in done.stdout.splitlines())
     assert len(report["core"]) == 4
+    assert len(report["store"]) == 13
+    assert all(one["us"] > 0 and one["to_bare"] > 0 for one in report["store"])
+    assert any(cost["name"] == "open after a kill" for cost in report["many"])
+    assert any(cost["name"] == "after 2,000 messages" for cost in report["many"])
     assert report["start"]["ready_s"][0] > 0
     assert report["start"]["resident_mb"] > 1
     assert "start to ready line" in done.stdout
@@ -167,12 +175,18 @@ def test_the_report_shows_ratios_and_marks_disturbed_rows() -> None:
         Row("pull", OURS, figures(1.0)),
     ]
     core = [in_process.CoreFigures("send, 1 KB", 5.5, 5.5)]
-    report = Report({"cores": 2}, core, Start((0.3, 0.2, 0.4), 31.5), rows)
+    store = [StoreFigures("append, 16 a turn", 4.0, 2.0)]
+    many = [Cost("open after a kill", 2.0, 1.5, 99.0)]
+    report = Report({"cores": 2}, core, Start((0.3, 0.2, 0.4), 31.5), rows, store, many)
     text = to_text(report).splitlines()
     ours = next(line.split() for line in text if line.startswith(f"send  {OURS}"))
     assert ours[-3:] == ["3.00", "0.30", "0.70*"]
     assert text[-1].startswith("* others used")
     assert next(line.split() for line in text if line.startswith("pull"))[-3:] == ["-", "-", "0.00"]
+    append = next(line.split() for line in text if "append, 16 a turn" in line)
+    assert append[-1] == "2.00"
+    opened = next(line.split() for line in text if "open after a kill" in line)
+    assert opened[-2:] == ["99.0", "MB"]
     assert "0.30 s (median of 3, least 0.20); idle: 31.5 MB" in "\n".join(text)
     assert json.loads(json.dumps(to_json(report)))["rows"][1]["to_original"] == 0.3
 

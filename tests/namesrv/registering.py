@@ -34,6 +34,9 @@ class HandClock:
     def monotonic_s(self) -> float:
         return self.now_s
 
+    def file_stamp(self, wall_ms: int) -> int:
+        return wall_ms
+
 
 class Wire:
     """Stands for one connection; told apart by identity."""

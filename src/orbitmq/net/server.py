@@ -24,8 +24,9 @@ from orbitmq.world.tls import ServerTls, TlsSettings
 
 logger = logging.getLogger(__name__)
 
-DESCRIPTORS_APART = 256
-"""Descriptors that connections leave for files, threads and listening sockets."""
+DESCRIPTORS_APART = 512
+"""Descriptors that connections leave for files, threads and listening sockets: a store has up to
+256 files of queues and 128 of the log open."""
 
 
 class Server:
