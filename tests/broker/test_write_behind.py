@@ -7,6 +7,7 @@ from pathlib import Path
 
 from orbitmq.config import BrokerSettings
 from orbitmq.net.turn import Turn
+from orbitmq.wire.batch import BatchMessage, encode_batch
 from orbitmq.wire.record import scan_records
 from orbitmq.world.files import SystemFiles
 from orbitmq.world.net import run
@@ -54,6 +55,34 @@ def test_no_send_waits_for_the_flush_of_the_queues(tmp_path: Path) -> None:
             assert not files.gate.is_set()
         finally:
             files.gate.set()
+            await site.stop()
+
+    run(scenario())
+
+
+def test_a_flood_of_keys_is_filed_beside_other_work_and_then_written(tmp_path: Path) -> None:
+    """Symptom: a flush filed all of it at once, and nobody was answered for seconds."""
+
+    async def scenario() -> None:
+        site = await begin(tmp_path, Turn(asyncio.get_running_loop()), SETTINGS, SystemFiles())
+        store = site.broker._store  # how far it has come is not on the wire
+        try:
+            messages = [
+                BatchMessage(b"", b"KEYS\x01" + b" ".join(b"%d-%d" % (n, k) for k in range(60)), 0)
+                for n in range(1_000)
+            ]
+            sent = await site.call(send_request("T", encode_batch(messages), m="true"))
+            assert sent.code == 0, sent.remark
+            assert store.dispatch_lag_bytes > 0, "one turn does a part of it"
+            async with asyncio.timeout(UNTIL_S):
+                while store.flush_lag_bytes:
+                    await asyncio.sleep(0.01)
+            assert store.dispatch_lag_bytes == 0
+            found = await site.ask(
+                12, topic="T", key="999-59", maxNum=9, beginTimestamp=0, endTimestamp=2**62
+            )
+            assert len(list(scan_records(found.body))) == 1
+        finally:
             await site.stop()
 
     run(scenario())

@@ -8,6 +8,8 @@ folder between any two steps. `repair` of a kill image gives what the slow store
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from orbitmq.store.check import check
 from orbitmq.store.opening import Outside
 from orbitmq.store.repair import repair
@@ -17,11 +19,13 @@ from orbitmq.world.clock import SystemClock
 from orbitmq.world.files import SystemFiles
 from tests.store.opened import BOOT, SMALL, flush, open_store, send, stage, sync
 from tests.store.slow_store import assert_derived, blobs_of
+from tests.world.crash_images import nothing, some
 from tests.world.memory_files import MemoryFiles
 
 ROOT = Path("/store")
 TURNS = 12
 PER_TURN = 4
+OTHER_BOOT = b"started anew 123"
 
 
 def turns(store: Store) -> Iterator[None]:
@@ -46,8 +50,9 @@ def damages(verdict: Verdict) -> list[tuple[str, int, str]]:
     return [fault[1:4] for fault in verdict.faults if fault.level is Level.DAMAGE]
 
 
-def run_store() -> MemoryFiles:
+def run_store(*, has_nameless: bool = True) -> MemoryFiles:
     files = MemoryFiles(ROOT)
+    files.has_nameless = has_nameless
     store = open_store(ROOT, files)
     for _ in turns(store):
         pass
@@ -71,8 +76,9 @@ def test_a_cleanly_stopped_folder_has_nothing_to_say() -> None:
     assert verdict.counts["index entries"] == 3 * TURNS * PER_TURN
 
 
-def test_a_folder_killed_at_any_operation_is_healthy() -> None:
-    files = run_store()
+@pytest.mark.parametrize("has_nameless", [True, False])
+def test_a_folder_killed_at_any_operation_is_healthy(has_nameless: bool) -> None:
+    files = run_store(has_nameless=has_nameless)
     for upto in range(1, len(files.ops) + 1):
         image = files.kill_image(upto)
         if image.is_folder(ROOT / "commitlog"):
@@ -80,8 +86,23 @@ def test_a_folder_killed_at_any_operation_is_healthy() -> None:
             assert damages(verdict) == [], f"after {upto} operations: {files.ops[upto - 1]}"
 
 
-def test_repair_of_a_killed_folder_gives_what_the_log_demands() -> None:
-    files = run_store()
+@pytest.mark.parametrize("has_nameless", [True, False])
+def test_a_folder_that_was_opened_after_a_crash_and_closed_is_healthy(has_nameless: bool) -> None:
+    """Symptom: index entries of records that a power cut took away were left, and called damage."""
+    files = run_store(has_nameless=has_nameless)
+    for upto in range(1, len(files.ops) + 1, 5):
+        after_power_cut = [files.image(upto, choose) for choose in (nothing(), some(upto))]
+        for image in (files.kill_image(upto), *after_power_cut):
+            boot_id = OTHER_BOOT if image in after_power_cut else BOOT
+            image.has_nameless = has_nameless
+            image.make_folder(ROOT)
+            open_store(ROOT, image, boot_id=boot_id).close()
+            assert damages(check(image, ROOT, SMALL, boot_id)) == [], f"after {upto} operations"
+
+
+@pytest.mark.parametrize("has_nameless", [True, False])
+def test_repair_of_a_killed_folder_gives_what_the_log_demands(has_nameless: bool) -> None:
+    files = run_store(has_nameless=has_nameless)
     for upto in range(60, len(files.ops) + 1, 15):
         image = files.kill_image(upto)
         repaired = repair(Outside(image, SystemClock(), BOOT), ROOT, SMALL)

@@ -391,3 +391,25 @@ def test_a_lost_file_too_long_for_a_blank_record_is_made_anew_with_zeros(tmp_pat
     path = tmp_path / f"{1 << 31:020d}"
     assert path.stat().st_size == 1 << 31
     assert log.is_free((1 << 31) + 1)
+
+
+def test_a_number_is_not_given_again_when_queue_files_and_the_last_record_are_lost(
+    tmp_path: Path,
+) -> None:
+    """Symptom: with the queue's files aside nothing told how many numbers had been given."""
+    store = open_store(tmp_path)  # five entries a file
+    send(store, 0, *[b"a"] * 12)
+    at = store.tail.end_offset
+    send(store, 0, b"last")
+    send(store, 1, b"other")
+    store.close()
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    data[at + 88] ^= 1  # in the body
+    path.write_bytes(data)
+    (tmp_path / "consumequeue" / "T" / "0" / f"{100:020d}").unlink()
+    for _ in range(2):
+        again = open_store(tmp_path)
+        assert again.queue("T", 0).next_offset == 13
+        assert read_all(again, 0) == [b"a"] * 12
+        again.close()

@@ -7,6 +7,7 @@ import pytest
 
 from orbitmq.core import Stamp, append
 from orbitmq.core.state import LogTail, Queue
+from orbitmq.store.log_reader import LogReader
 from orbitmq.store.log_walk import Damage, LogWalk, Seen
 from orbitmq.store.store import Store
 from tests.core.hot import ORIGIN
@@ -123,6 +124,30 @@ def test_the_inside_of_a_record_that_was_cut_off_last_is_not_looked_at(boot_id: 
     assert payments(files, boot_id) == [b"pay 1"]
 
 
+def test_who_follows_the_log_steps_over_a_record_that_is_damaged_in_place() -> None:
+    """Symptom: a follower was given the forged record when the outer one went bad."""
+    files = MemoryFiles(ROOT)
+    store = open_store(ROOT, files, LARGE, boot_id=BOOT)
+    pay(store, b"pay 1")
+    start, end = send_forged(store, 1)
+    pay(store, b"pay 2")
+    store.close()
+
+    def spoil(data: bytearray) -> None:
+        data[start + 50] ^= 0xFF
+        data[start + 90] ^= 0xFF
+
+    change(files, spoil)
+    again = open_store(ROOT, files, LARGE, boot_id=BOOT)  # stopped cleanly: the log is not read
+    reader = LogReader(files, FOLDER, again.tail)
+    at, places = 0, []
+    while at < again.tail.end_offset:
+        found, at = reader.records(at)
+        places += [record.log_offset for record in found]
+    assert places == [0, end]
+    again.close()
+
+
 def test_records_behind_two_bad_ones_are_found_by_their_sizes() -> None:
     files = MemoryFiles(ROOT)
     store = open_store(ROOT, files, LARGE, boot_id=BOOT)
@@ -156,5 +181,6 @@ def test_check_steps_over_a_bad_record_as_recovery_does(is_followed: bool) -> No
         found = list(walk.walk())
         seen = [item.record.body for item in found if isinstance(item, Seen)]
         assert FORGED not in seen
+        assert (b"pay 2" in seen) == is_followed
         damage = [item[:2] for item in found if isinstance(item, Damage)]
         assert damage in ([], [(start, end)]), at

@@ -16,7 +16,7 @@ LARGE = StoreOptions(
     log_file_size=65_536, queue_file_size=1000, index_slot_count=10, index_entry_count=20
 )
 COUNT = 40
-BODY = bytes(900)
+BODY = b"b" * 900
 
 
 def set_to(log_file_size: int, queue_file_size: int = 1000) -> StoreOptions:
@@ -75,6 +75,33 @@ def test_a_lone_log_file_that_was_cut_gets_the_length_that_the_checkpoint_knows(
     store = open_store(tmp_path, options=set_to(1 << 20))
     assert (store.tail.file_size, path.stat().st_size) == (65_536, 65_536)
     assert kinds(store) == {FindingKind.WRONG_SIZE}
+    assert len(read_all(store, 0)) == COUNT
+    store.close()
+
+
+def test_a_lone_log_file_whose_last_record_is_damaged_is_not_cut_where_records_are(
+    tmp_path: Path,
+) -> None:
+    """Symptom: such a file did not end as files end, so the size that is set was taken."""
+    path = closed(tmp_path)
+    without_block(tmp_path)
+    flip(path, len(path.read_bytes().rstrip(b"\0")) - 10)
+    store = open_store(tmp_path, options=set_to(8_192))
+    assert store.tail.file_size == LARGE.log_file_size
+    assert len(read_all(store, 0)) == COUNT - 1
+    store.close()
+
+
+def test_a_checkpoint_of_another_folder_does_not_cut_a_log_that_goes_on_behind_its_size(
+    tmp_path: Path,
+) -> None:
+    closed(tmp_path / "here")
+    other = open_store(tmp_path / "other", options=set_to(16_384))
+    other.close()
+    checkpoint = (tmp_path / "other" / "checkpoint").read_bytes()
+    (tmp_path / "here" / "checkpoint").write_bytes(checkpoint)
+    store = open_store(tmp_path / "here", options=set_to(16_384))
+    assert store.tail.file_size == 65_536
     assert len(read_all(store, 0)) == COUNT
     store.close()
 

@@ -15,7 +15,9 @@ import struct
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
+from orbitmq.core import record_at
 from orbitmq.wire.record import (
+    BLANK_MAGIC,
     BLANK_SIZE,
     MAGIC_V1,
     PROPERTIES_SIZE_CODE,
@@ -53,6 +55,37 @@ class Ground(Protocol):
     def is_free(self, log_offset: int) -> bool:
         """Whether there are only zeros from here to the end of the file."""
         ...
+
+
+class ViewGround:
+    """A part of one log file in memory; what lies behind it counts as not there."""
+
+    def __init__(self, view: memoryview, log_offset: int, file_size: int) -> None:
+        """`log_offset` is that of the part's first byte."""
+        self._view = view
+        self._log_offset = log_offset
+        self._file_size = file_size
+
+    def read(self, log_offset: int, size: int) -> bytes:
+        """Give bytes of the part."""
+        at = log_offset - self._log_offset
+        return bytes(self._view[at : at + size])
+
+    def file_end(self, log_offset: int) -> int:
+        """Give the log offset at which the file ends."""
+        return (log_offset // self._file_size + 1) * self._file_size
+
+    def is_sound(self, log_offset: int) -> bool:
+        """Whether a whole record begins here, or the blank that closes the file."""
+        at = log_offset - self._log_offset
+        if record_at(self._view, at, self._log_offset) is not None:
+            return True
+        blank = _PREFIX.pack(self.file_end(log_offset) - log_offset, BLANK_MAGIC)
+        return self._view[at : at + BLANK_SIZE] == blank
+
+    def is_free(self, log_offset: int) -> bool:
+        """Whether there are only zeros from here on."""
+        return not any(self._view[log_offset - self._log_offset :])
 
 
 class Footing(Enum):

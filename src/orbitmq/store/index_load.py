@@ -25,6 +25,7 @@ from orbitmq.store.index_file import (
 )
 from orbitmq.store.index_keys import Row
 from orbitmq.store.index_shape import HEADER, HEADER_SIZE, Header, Shape
+from orbitmq.store.log_walk import PIECE_SIZE
 from orbitmq.world.files import BigFile, Files
 
 LAST_KEYS_MAX = 32_768
@@ -120,6 +121,19 @@ def wake(
     if files.read_at(file.path, 0, HEADER_SIZE) != header:
         open_file(file.path).write_at(0, header)
     return ""
+
+
+def zero_rest(files: Files, file: IndexFile, open_file: Callable[[Path], BigFile]) -> None:
+    """Write zeros over what lies behind the last entry: of records that a power cut took away.
+
+    No slot on the disk may name any of it.
+    """
+    start = file.shape.entry_position(file.header.next_number)
+    for begin, end in files.data_ranges(file.path, start):
+        for position in range(begin, end, PIECE_SIZE):
+            data = files.read_at(file.path, position, min(PIECE_SIZE, end - position)) or b""
+            if data != bytes(len(data)):
+                open_file(file.path).write_at(position, bytes(len(data)))
 
 
 def _turn_back(file: IndexFile, page_number: int, page: Page) -> bool:

@@ -32,6 +32,7 @@ from orbitmq.store.index_load import (
     read_header,
     tail_hashes,
     wake,
+    zero_rest,
 )
 from orbitmq.store.index_shape import ENTRY, Header, Shape, is_index_name
 from orbitmq.wire.java import index_hash
@@ -406,6 +407,11 @@ class KeyIndex:
             self.end_offset = header.end_offset
         self._index_files = tuple(kept)
         self._wake_last(is_recounted=True)
+
+    def zero_rest(self) -> None:
+        """Leave nothing behind the last entry; everything must be written."""
+        if self._index_files:
+            zero_rest(self._files, self._index_files[-1], self._writers.file)
 
     def clear(self) -> None:
         """Remove all files of the index: it is to be built anew."""

@@ -12,6 +12,7 @@ import struct
 from pathlib import Path
 
 from orbitmq.core import LogTail, Walked, record_at
+from orbitmq.store.bad_record import Footing, ViewGround, step_over
 from orbitmq.store.layout import file_name
 from orbitmq.store.scan import next_record
 from orbitmq.wire.record import BLANK_MAGIC
@@ -80,9 +81,13 @@ class LogReader:
         return min(self._next_file(log_offset), max(log_offset, self._tail.visible_offset))
 
     def _behind_damage(self, data: memoryview, log_offset: int) -> int:
-        following = next_record(data, 0, log_offset)
-        if following is not None:
-            return log_offset + following
+        landing = step_over(ViewGround(data, log_offset, self._tail.file_size), log_offset)
+        if landing.footing is Footing.SOUND:
+            return landing.log_offset
+        if landing.footing is Footing.LOST:
+            following = next_record(data, landing.log_offset - log_offset, log_offset)
+            if following is not None:
+                return log_offset + following
         if len(data) >= SEARCH_BYTES_MAX:
             return log_offset + len(data) - RECORD_BYTES_MAX
         is_rest_of_file = (log_offset + len(data)) % self._tail.file_size == 0

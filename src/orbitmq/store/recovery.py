@@ -244,6 +244,7 @@ class _Recovery:
         if not is_untouched:
             self._tell_entries_behind(plan, queues, end)
             self._cut_queues(plan, replay, queues)
+            self._parts.index.zero_rest()
             replay.sync()
         return self._recovered(plan, start, end, replay, queues)
 

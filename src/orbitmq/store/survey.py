@@ -4,8 +4,8 @@ In: a store folder, ours or the original's. Out: sizes, numbers of the log's fil
 
 Rules:
 1. Sizes are those that our checkpoint says, if the names of the files are multiples of them, and
-   no file has records behind that size. Otherwise they are read from the files: the size most of them have, and that their names are
-   multiples of. Settings count only where the files do not tell.
+   no file has records behind that size. Otherwise they are read from the files: the size most of
+   them have, and that their names are multiples of. Settings count only where these do not tell.
 2. What is no log file by its name is set aside. What a crash left half made is removed: it held
    nothing.
 3. A log file that is too short is copied aside and lengthened with zeros; one that is too long is
