@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -21,3 +22,19 @@ def fresh_name() -> Callable[[str], str]:
     """A maker of topic and group names that no other test uses."""
     numbers = itertools.count(1)
     return lambda word: f"{word}_{os.getpid()}_{next(numbers)}"
+
+
+PROGRAMMES = re.compile(r"^(T\d+ |exchange: ).*", re.MULTILINE)
+"""How the lines begin in which the reliability programmes say what they did."""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what the programmes counted, also when they passed."""
+    reports = terminalreporter.stats.get("passed", [])
+    lines = sorted(
+        found.group() for report in reports for found in PROGRAMMES.finditer(report.capstdout)
+    )
+    if lines:
+        terminalreporter.section("reliability programmes")
+        for line in lines:
+            terminalreporter.write_line(line)
