@@ -56,7 +56,8 @@ COLD_LIMITS = ColdLimits(PULL_COUNT, 262_144)
 AROUND_BODY = 190
 """About what a record of the benchmark has besides its body."""
 EVER_MS = 1 << 62
-CLIENT_ID = "7F00000100002A139A550001"
+CLIENT_ID = 0x7F00000100002A139A55
+MANY_CLIENTS = 100
 _TOPIC_FIELD = bytes([len(TOPIC)]) + TOPIC.encode()
 _TAG_CODE = 2_598_919
 _STAMP = (0, 0, NOW_MS, 0, 0, _TAG_CODE)
@@ -100,7 +101,11 @@ def measure(folder: Path, plan: StorePlan) -> list[StoreFigures]:
         for turn in TURNS:
             name = f"append, {turn} a turn, {size_name}"
             with _room(folder) as room:
-                figures.append(_append(room, name, (size, turn), plan))
+                figures.append(_append(room, name, _Messages(size, turn), plan))
+    with _room(folder) as room:
+        messages = _Messages(1024, TURNS[1], MANY_CLIENTS)
+        name = f"append, {TURNS[1]} a turn, 1 KB, {MANY_CLIENTS} clients"
+        figures.append(_append(room, name, messages, plan))
     with _room(folder) as room:
         figures += _reads(room, plan)
     for size, size_name in SIZES:
@@ -136,15 +141,21 @@ def _least(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
 # --- Appending ---
 
 
-def unique_key(number: int) -> str:
-    """An id as a client makes it: address, process, time, counter."""
-    return f"{CLIENT_ID}{number:08X}"
+def unique_key(number: int, clients: int = 1) -> str:
+    """An id as a client makes it: address, process and loader, time in ms, counter.
+
+    The clients take turns and send a hundred messages a millisecond together.
+    """
+    counter, client = divmod(number, clients)
+    sender = CLIENT_ID + client * 0x9E3779B97F4A7C15
+    return f"{sender:020X}{number // 100:08X}{counter & 0xFFFF:04X}"
 
 
-def make_properties(first: int, count: int) -> list[bytes]:
+def make_properties(first: int, count: int, clients: int = 1) -> list[bytes]:
     """Properties as records hold them, each with an id of its own."""
     return [
-        f"UNIQ_KEY\x01{unique_key(number)}\x02TAGS\x01TagA\x02CLUSTER\x01DefaultCluster\x02".encode()
+        f"UNIQ_KEY\x01{unique_key(number, clients)}\x02TAGS\x01TagA\x02"
+        "CLUSTER\x01DefaultCluster\x02".encode()
         for number in range(first, first + count)
     ]
 
@@ -172,10 +183,18 @@ def flush(store: Store) -> None:
         store.finish_flush(job)
 
 
-def _append(folder: Path, name: str, shape: tuple[int, int], plan: StorePlan) -> StoreFigures:
-    size, turn = shape
-    body, sent = b"x" * size, 0
-    count = _count(size, plan.append_bytes, turn)
+@dataclass(frozen=True, slots=True)
+class _Messages:
+    """What is sent: bodies of so many bytes, so many a turn of the loop, from so many clients."""
+
+    body_size: int
+    turn: int
+    clients: int = 1
+
+
+def _append(folder: Path, name: str, messages: _Messages, plan: StorePlan) -> StoreFigures:
+    body, turn, sent = b"x" * messages.body_size, messages.turn, 0
+    count = _count(messages.body_size, plan.append_bytes, turn)
     store, bare = open_store(folder / "store"), BareLog(folder / "bare", LOG_FILE_SIZE)
     store.tail.store_ms = NOW_MS
 
@@ -189,7 +208,7 @@ def _append(folder: Path, name: str, shape: tuple[int, int], plan: StorePlan) ->
 
     pairs = []
     for _ in range(plan.rounds):
-        properties = make_properties(sent, count)
+        properties = make_properties(sent, count, messages.clients)
         pairs.append((_us(ours), _us(beside_it)))
         sent += count
     bare.close()

@@ -3,7 +3,9 @@
 import itertools
 import os
 import re
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +24,22 @@ def fresh_name() -> Callable[[str], str]:
     """A maker of topic and group names that no other test uses."""
     numbers = itertools.count(1)
     return lambda word: f"{word}_{os.getpid()}_{next(numbers)}"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a file system of its own, of 1 MiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    except OSError as error:
+        pytest.skip(f"no mount command: {error}")
+    if result.returncode != 0:
+        pytest.skip(f"mounting a small tmpfs is not allowed: {result.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True, timeout=20)
 
 
 PROGRAMMES = re.compile(r"^(T\d+ |exchange: ).*", re.MULTILINE)

@@ -93,7 +93,7 @@ def test_the_quick_form_prints_the_table_and_writes_json(
         assert row["messages_per_s"] > 0, (load, server)
         assert any(load in line and server in line for line in done.stdout.splitlines())
     assert len(report["core"]) == 4
-    assert len(report["store"]) == 13
+    assert len(report["store"]) == 14
     assert all(one["us"] > 0 and one["to_bare"] > 0 for one in report["store"])
     assert any(cost["name"] == "open after a kill" for cost in report["many"])
     assert any(cost["name"] == "after 2,000 messages" for cost in report["many"])

@@ -10,9 +10,8 @@ store goes on or refuses, and what it says must be true of what is found afterwa
 
 import errno
 import os
-import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -263,22 +262,6 @@ def test_a_full_disk_that_has_room_again_takes_messages_again_a_hundred_times(
     assert sum(map(len, bodies)) == taken
     print(f"T10 {CYCLES} times filled and freed: {taken} messages taken, none lost")
     reopened.close()
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    try:
-        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
-    except OSError as error:
-        pytest.skip(f"no mount command: {error}")
-    if result.returncode != 0:
-        pytest.skip(f"mounting a small tmpfs is not allowed: {result.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True, timeout=20)
 
 
 def test_a_disk_that_others_fill_and_free_is_used_to_its_end_and_nothing_is_lost(

@@ -8,9 +8,8 @@ import errno
 import fcntl
 import mmap
 import os
-import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -484,22 +483,6 @@ def test_two_threads_make_the_same_folder(tmp_path: Path) -> None:
 
 
 # ---- a full disk ---------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    try:
-        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
-    except OSError as error:
-        pytest.skip(f"no mount command: {error}")
-    if result.returncode != 0:
-        pytest.skip(f"mounting a small tmpfs is not allowed: {result.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True, timeout=20)
 
 
 def test_a_full_disk_is_told_as_such_and_leaves_nothing_of_what_did_not_fit(
