@@ -20,6 +20,7 @@ from orbitmq.ensure import ensure
 from orbitmq.errors import StoreError
 from orbitmq.store.checkpoint import Mark
 from orbitmq.store.commit_log import CommitLog
+from orbitmq.store.jobs import error_of
 from orbitmq.store.key_index import KeyIndex
 from orbitmq.store.layout import Folder, is_file_name
 from orbitmq.store.reading import ColdReader, QueueView, min_offsets, snapshot
@@ -48,10 +49,7 @@ class CleanJob:
 
     def run(self) -> None:
         """Look, decide, unlink; for a thread."""
-        try:
-            self._run()
-        except StoreError as error:
-            self.error = error
+        self.error = error_of(self._run)
 
     def _run(self) -> None:
         outside, folder = self._cleaner.outside, self._cleaner.folder
@@ -99,10 +97,7 @@ class TrimJob:
 
     def run(self) -> None:
         """Look and unlink; for a thread."""
-        try:
-            self._run()
-        except StoreError as error:
-            self.error = error
+        self.error = error_of(self._run)
 
     def _run(self) -> None:
         cleaner, first = self._cleaner, self._first_offset

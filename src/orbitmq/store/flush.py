@@ -22,6 +22,7 @@ from orbitmq.errors import StoreError
 from orbitmq.store.checkpoint import FILE_SIZE, Checkpoint, Mark, Stamps, encode_checkpoint
 from orbitmq.store.commit_log import Unsynced
 from orbitmq.store.consume_queue import QueueFiles
+from orbitmq.store.jobs import error_of
 from orbitmq.store.key_index import IndexJob, KeyIndex
 from orbitmq.world.files import BigFile, Files
 
@@ -38,7 +39,7 @@ class LogSync:
 
     def run(self) -> None:
         """Sync; for a thread."""
-        self.error = _error_of(self._unsynced.sync)
+        self.error = error_of(self._unsynced.sync)
 
 
 class CheckpointFile:
@@ -105,7 +106,7 @@ class FlushJob:
 
     def run(self) -> None:
         """Write, and sync when thorough; for a thread."""
-        self.error = _error_of(self._run)
+        self.error = error_of(self._run)
 
     def _run(self) -> None:
         queue_files = self._targets.queue_files
@@ -140,15 +141,3 @@ class FlushJob:
         checkpoint.save(value)
         if self.is_thorough:
             checkpoint.sync()
-
-
-def _error_of(action: Callable[[], None]) -> StoreError | None:
-    try:
-        action()
-    except StoreError as error:
-        return error
-    except Exception as error:  # a bug of ours must not count as done
-        failed = StoreError(f"a job of the store failed: {error!r}")
-        failed.__cause__ = error
-        return failed
-    return None
