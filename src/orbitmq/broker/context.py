@@ -24,6 +24,7 @@ from orbitmq.broker.flushing import Flusher
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.long_poll import LongPolls
 from orbitmq.broker.offsets import OffsetTable
+from orbitmq.broker.stats import BrokerStats
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerSettings
 from orbitmq.core import CoreState, Origin, Queue, ReadResult, handle_one_read
@@ -79,6 +80,9 @@ class Context:
         """Those that have a file."""
         self.clock = clock
         self.chance = chance
+        self.settings = settings
+        """The settings in force. A change is a new value: read it where it is used."""
+        self.stats = BrokerStats()
         self.region = settings.region_id
         self.recent_bytes = memory_bytes() * settings.access_message_in_memory_max_ratio // 100
         """Records this near to the log's end count as recent."""
@@ -94,6 +98,7 @@ class Context:
         self._expiry: asyncio.TimerHandle | None = None
         self._turn = turn
         self._staged: list[tuple[Connection, Parts, bool]] = []
+        self._after_write: list[Callable[[StoreError | None], None]] = []
         self._origins: dict[Connection, Origin] = {}
         self._write_sizes = registry.histogram(
             "orbitmq_store_write_bytes", "Sizes of the log's writes, one per turn of the loop."
@@ -173,11 +178,21 @@ class Context:
         self._staged.append((connection, answers, waits_for_sync))
         self._turn.request()
 
+    def after_write(self, done: Callable[[StoreError | None], None]) -> None:
+        """Have `done` called once this turn's records are written, or with the error if not.
+
+        It is called before anything of the turn goes out. It may stage for the next turn, and must
+        not raise.
+        """
+        self._after_write.append(done)
+        self._turn.request()
+
     def end_turn(self) -> None:
         """Write what is staged, let its answers go, wake the pulls that wait for it."""
-        if not self._staged and not self.core.tail.parts:
+        if not self._staged and not self.core.tail.parts and not self._after_write:
             return
         staged, self._staged = self._staged, []
+        after_write, self._after_write = self._after_write, []
         start = self.core.tail.written_offset
         try:
             grown = self.store.write_staged()
@@ -186,6 +201,8 @@ class Context:
             self._refused.value += 1
             for connection, answers, _ in staged:
                 connection.send_parts(as_refused(answers, str(error)))
+            for done in after_write:
+                done(error)
             return
         except Exception:  # what nobody foresaw: no sender may wait, none may be told "stored"
             for connection, _, _ in staged:
@@ -193,6 +210,8 @@ class Context:
             raise
         self._write_sizes.observe(self.core.tail.written_offset - start)
         self._stored.value = self.store.message_count
+        for done in after_write:
+            done(None)
         for connection, answers, waits_for_sync in staged:
             if self._is_sync_flush and waits_for_sync:
                 self._wait_for_sync(connection, answers)

@@ -97,3 +97,10 @@ def _prepare_group(context: Context, group: str) -> None:
             perm=PERM_READ | PERM_WRITE,
         )
     )
+
+
+HANDLERS = {
+    RequestCode.HEART_BEAT: heart_beat,
+    RequestCode.UNREGISTER_CLIENT: unregister_client,
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: get_consumer_list,
+}

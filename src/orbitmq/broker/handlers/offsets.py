@@ -10,7 +10,7 @@ from orbitmq.core.state import ENTRY, ENTRY_SIZE
 from orbitmq.errors import RequestFailed
 from orbitmq.net.connection import Connection, Result
 from orbitmq.store.reading import snapshot
-from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command, reply_to
 from orbitmq.wire.fields import read_header, write_header
 from orbitmq.wire.headers_client import (
@@ -87,3 +87,9 @@ def update_consumer_offset(context: Context, request: Command, _connection: Conn
         header.consumer_group, header.topic, header.queue_id, header.commit_offset
     )
     return reply_to(request)
+
+
+HANDLERS = {
+    RequestCode.QUERY_CONSUMER_OFFSET: query_consumer_offset,
+    RequestCode.UPDATE_CONSUMER_OFFSET: update_consumer_offset,
+}

@@ -11,7 +11,7 @@ from orbitmq.errors import RemoteProtocolError, RequestFailed
 from orbitmq.net.connection import Connection, Result
 from orbitmq.wire.bodies_client import TAG, MessageModel
 from orbitmq.wire.bodies_namesrv import PERM_READ, SubscriptionGroupConfig
-from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.expression import TagFilter
 from orbitmq.wire.fields import read_header
@@ -134,3 +134,6 @@ def _tag_codes(expression_type: str, expression: str | None) -> frozenset[int] |
     except RemoteProtocolError as error:
         raise RequestFailed(ResponseCode.SUBSCRIPTION_PARSE_FAILED, error.detail) from None
     return None if tags.is_all else tags.codes
+
+
+HANDLERS = {RequestCode.PULL_MESSAGE: pull_message}

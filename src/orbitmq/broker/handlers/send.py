@@ -213,3 +213,10 @@ def _unsupported(kind: str) -> RequestFailed:
     return RequestFailed(
         ResponseCode.MESSAGE_ILLEGAL, f"this version of OrbitMQ does not take {kind} yet"
     )
+
+
+HANDLERS = {
+    RequestCode.SEND_MESSAGE: send_message,
+    RequestCode.SEND_MESSAGE_V2: send_message,
+    RequestCode.SEND_BATCH_MESSAGE: send_message,
+}
