@@ -71,16 +71,15 @@ def new_state() -> CoreState:
 
 
 def send_call(body_size: int) -> Callable[[], int]:
-    """A call that sends 16 messages and joins what the store would write."""
+    """A call that sends 16 messages and drops what the store would write."""
     state = new_state()
     data = b"".join(send_frame(number, body_size) for number in range(FRAMES_PER_CALL))
-    parts, keyed = state.tail.parts, state.tail.keyed
+    tail = state.tail
 
     def call() -> int:
         result = handle_one_read(state, data, 0, ORIGIN, NOW_MS)
-        b"".join(parts)
-        parts.clear()
-        keyed.clear()
+        tail.staged = bytearray()
+        tail.keyed.clear()
         for queue in result.grown:
             queue.entries.clear()
         b"".join(result.answers)
@@ -94,8 +93,8 @@ def pull_call(body_size: int) -> Callable[[], int]:
     state = new_state()
     sends = [send_frame(number, body_size) for number in range(PULL_COUNT * QUEUE_COUNT)]
     handle_one_read(state, b"".join(sends), 0, ORIGIN, NOW_MS)
-    state.tail.views[0] = memoryview(b"".join(state.tail.parts))
-    state.tail.parts.clear()
+    state.tail.views[0] = memoryview(bytes(state.tail.staged))
+    state.tail.staged.clear()
     for queue in state.topics[TOPIC].queues.values():
         queue.readable_offset = queue.next_offset
     data = b"".join(pull_frame(number) for number in range(FRAMES_PER_CALL))

@@ -8,8 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.foreign.judged import System, system_under_test
+
+# No deadline: a busy machine makes an example slow, not wrong. pytest's own limit ends what hangs.
+settings.register_profile("orbitmq", deadline=None)
+settings.load_profile("orbitmq")
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import pytest
 
 from orbitmq.ensure import BrokenInvariant
 from orbitmq.errors import LimitExceeded
-from orbitmq.metrics import LABEL_VALUES_MAX, SERIES_MAX, Histogram, Registry
+from orbitmq.metrics import LABEL_VALUES_MAX, ROWS_MAX, SERIES_MAX, Histogram, Registry
 
 _SAMPLE = re.compile(
     r"(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*)"
@@ -138,3 +138,15 @@ def test_the_number_of_metrics_is_bounded() -> None:
         registry.counter("a_total", "A.", {"n": str(number)})
     with pytest.raises(LimitExceeded, match="one too many"):
         registry.counter("a_total", "A.", {"n": "last"})
+
+
+def test_rows_are_asked_for_when_shown_and_bounded() -> None:
+    registry = Registry()
+    rows: list[tuple[tuple[str, ...], float]] = [(('a"b', "g"), 3), (("c", "h"), 0.5)]
+    registry.rows("orbitmq_got_total", "Got.", "counter", ("topic", "group"), lambda: rows)
+    shown = parse(registry.render())
+    assert shown['orbitmq_got_total{topic="a\\"b",group="g"}'] == 3
+    assert shown['orbitmq_got_total{topic="c",group="h"}'] == 0.5
+    assert "# TYPE orbitmq_got_total counter" in registry.render()
+    rows[:] = [((str(number), "g"), 1) for number in range(ROWS_MAX + 5)]
+    assert len(parse(registry.render())) == ROWS_MAX

@@ -29,7 +29,10 @@ ALLOWED_PLACES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("subprocess", "multiprocessing", "threading", "concurrent"), WORLD),
     "signal": ("world/", "cli/"),
     # the event loop: the layers that wait
-    "asyncio": ("world/net.py", "world/threads.py", "net/", "broker/", "namesrv/", "cli/"),
+    "asyncio": (
+        *("world/net.py", "world/processes.py", "world/threads.py"),
+        *("net/", "broker/", "namesrv/", "cli/"),
+    ),
     "uvloop": ("world/net.py",),
     # wire, core and store return values; the caller reports
     "logging": ("world/net.py", "net/", "broker/", "namesrv/", "cli/"),
@@ -63,6 +66,7 @@ HEAD_LINES_MIN, HEAD_LINES_MAX = 3, 15
 # Files of the tests that may sleep, with the reason.
 SLEEPERS: Mapping[str, str] = {
     "tests/foreign/asking.py": "nobody tells of a registration; it looks again until a deadline",
+    "tests/reliability/processes.py": "another process does not tell when its figures change",
 }
 
 # Written in pieces, so that this file keeps its own rules.

@@ -39,6 +39,10 @@ class WireClient:
         """End the connection."""
         self._socket.close()
 
+    def shut_down(self) -> None:
+        """End the connection while another thread may be waiting for something to arrive."""
+        self._socket.shutdown(socket.SHUT_RDWR)
+
     def send(self, command: Command) -> int:
         """Send a command under a fresh opaque and give that."""
         self._opaque += 1
@@ -59,6 +63,10 @@ class WireClient:
                 raise ConnectionError("the peer closed the connection")
             self._arrived.extend(map(decode_command, self._decoder.feed(data)))
         return self._arrived.popleft()
+
+    def arrived(self) -> Command | None:
+        """Give the next command that has arrived with an earlier one; None when none has."""
+        return self._arrived.popleft() if self._arrived else None
 
     def receive_answer(self, opaque: int, timeout_s: float = LIMIT_S) -> Command:
         """Give the answer to one request, passing over everything else that arrives."""

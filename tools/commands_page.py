@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orbitmq.cli.main import make_parser
+from orbitmq.cli.mqbroker import make_parser as make_mqbroker_parser
 from orbitmq.cli.mqnamesrv import make_parser as make_mqnamesrv_parser
 from tools.pages import write_or_check
 
@@ -37,6 +38,7 @@ def help_texts() -> Iterator[tuple[str, str]]:
     """Give each command and what its --help prints."""
     yield from _commands_of("orbitmq", make_parser())
     yield "mqnamesrv", make_mqnamesrv_parser().format_help()
+    yield "mqbroker", make_mqbroker_parser().format_help()
 
 
 def _commands_of(prefix: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:

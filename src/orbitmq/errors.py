@@ -36,6 +36,15 @@ class RemoteProtocolError(ProtocolError):
         self.detail = detail
 
 
+class SqlError(MQError):
+    """An SQL92 expression that cannot be used; `position` is the first wrong character, from 1."""
+
+    def __init__(self, position: int, problem: str) -> None:
+        super().__init__(f"at character {position}: {problem}")
+        self.position = position
+        self.problem = problem
+
+
 class StoreError(MQError):
     """The store cannot do what was asked."""
 

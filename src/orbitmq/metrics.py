@@ -10,7 +10,8 @@ Rules:
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import TypeVar
 
 from orbitmq.ensure import BrokenInvariant, ensure
@@ -22,6 +23,9 @@ LABEL_VALUES_MAX = 512
 SERIES_MAX = 4096
 """Metrics of one registry. They are made by code, not by peers: more of them is a leak."""
 
+ROWS_MAX = 1_024
+"""Rows of one name that are made when they are shown; the last may stand for all others."""
+
 HISTOGRAM_BITS_MAX = 62
 OTHER = "other"
 
@@ -29,6 +33,9 @@ _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 Labels = Mapping[str, str]
+ReadRows = Callable[[], Iterable[tuple[tuple[str, ...], float]]]
+"""Gives label values, in the order of the labels, and a number for each."""
+
 _NO_LABELS: Labels = {}
 
 
@@ -160,8 +167,30 @@ class Histogram:
         return lines
 
 
-Metric = Counter | Level | Gauge | LabelledCounter | Histogram
-M = TypeVar("M", Counter, Level, Gauge, LabelledCounter, Histogram)
+class Rows:
+    """Numbers told apart by labels, that are asked for when the metrics are shown.
+
+    Whoever gives them sees to it that there are not more than ROWS_MAX; what is more is not shown.
+    """
+
+    __slots__ = ("_labels", "kind", "read")
+
+    def __init__(self, kind: str, labels: Sequence[str], read: ReadRows) -> None:
+        self.kind = kind
+        self._labels = labels
+        self.read = read
+
+    def lines(self, name: str, labels: str) -> list[str]:
+        """Give the lines that show them."""
+        lines = []
+        for values, number in islice(self.read(), ROWS_MAX):
+            pairs = ",".join(map(_pair, self._labels, values))
+            lines.append(f"{name}{_braces(_joined(labels, pairs))} {_number(number)}")
+        return lines
+
+
+Metric = Counter | Level | Gauge | LabelledCounter | Histogram | Rows
+M = TypeVar("M", Counter, Level, Gauge, LabelledCounter, Histogram, Rows)
 
 
 class _Family:
@@ -200,6 +229,17 @@ class Registry:
     ) -> None:
         """Show what `read` gives whenever the metrics are shown; a later `read` replaces it."""
         self._series(name, help_text, labels, Gauge(read)).read = read
+
+    def rows(
+        self, name: str, help_text: str, kind: str, labels: Sequence[str], read: ReadRows
+    ) -> None:
+        """Show the rows that `read` gives whenever the metrics are shown; a later one replaces it.
+
+        `kind` is counter or gauge.
+        """
+        for label in labels:
+            ensure(_LABEL.fullmatch(label), f"{label!r} cannot name a label")
+        self._series(name, help_text, _NO_LABELS, Rows(kind, labels, read)).read = read
 
     def histogram(
         self,

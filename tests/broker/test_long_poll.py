@@ -9,6 +9,7 @@ from orbitmq.core import CoreState, Queue
 from orbitmq.wire.command import Command, decode_command
 from orbitmq.wire.frame import FrameDecoder
 from orbitmq.wire.java import string_hash
+from orbitmq.world.clock import SystemClock
 from tests.core.hot import IMPLEMENTATIONS, NOW_MS, ORIGIN, new_state, publish, send_frame
 
 CORE = IMPLEMENTATIONS["plain"]
@@ -54,7 +55,7 @@ def test_a_burst_of_other_tags_does_not_hide_the_wanted_one() -> None:
     state = new_state(file_size=1 << 24)
     queue = state.topics["T"].queues[0]
     send(state, "Other", 1)
-    polls = LongPolls(state)
+    polls = LongPolls(state, SystemClock(), lambda _pull, _found: None)
     asker, _ = hold(polls, queue, "Wanted")
     for _ in range(3_000):
         CORE.handle_one_read(state, send_frame(i="TAGS\x01Other\x02"), 0, ORIGIN, NOW_MS)
@@ -69,7 +70,7 @@ def test_a_few_other_tags_leave_it_asleep_behind_them() -> None:
     state = new_state()
     queue = state.topics["T"].queues[0]
     send(state, "Other", 1)
-    polls = LongPolls(state)
+    polls = LongPolls(state, SystemClock(), lambda _pull, _found: None)
     asker, _ = hold(polls, queue, "Wanted")
     send(state, "Other", 5)
     polls.wake({queue})
@@ -85,6 +86,20 @@ def test_too_many_waiting_for_one_queue_are_answered_at_once(
 ) -> None:
     monkeypatch.setattr(long_poll, "HELD_PER_QUEUE_MAX", 2)
     state = new_state()
-    polls = LongPolls(state)
+    polls = LongPolls(state, SystemClock(), lambda _pull, _found: None)
     waits = [hold(polls, state.topics["T"].queues[0], "x")[1] for _ in range(3)]
     assert waits == [15.0, 15.0, 0.0]
+
+
+def test_a_group_that_changes_its_expression_gets_its_held_pulls_back_at_once() -> None:
+    """Symptom: a message of the old tag was given to a consumer that had changed to another."""
+    state = new_state(file_size=1 << 20)
+    queue = state.topics["T"].queues[0]
+    polls = LongPolls(state, SystemClock(), lambda _pull, _found: None)
+    asker, _ = hold(polls, queue, "Old")
+    polls.renew("another group", "T")
+    polls.renew("", "another topic")
+    assert len(polls) == 1
+    polls.renew("", "T")
+    assert [answer.code for answer in asker.answers] == [19]
+    assert len(polls) == 0

@@ -3,16 +3,18 @@
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from orbitmq.broker.pulls import Pull, found_parts, pull_code
+from orbitmq.broker.pulls import Pull, Suggestion, found_parts, pull_code
 from orbitmq.config import BrokerSettings
 from orbitmq.core import Gathered, PullStatus, Queue
 from orbitmq.errors import ReadFailed
 from orbitmq.net.turn import Turn
 from orbitmq.wire.command import Command, decode_command
 from orbitmq.wire.frame import FrameDecoder
-from orbitmq.wire.record import scan_records
+from orbitmq.wire.host import Host
+from orbitmq.wire.record import Record, encode_record, scan_records
 from orbitmq.world.files import AnyPath, SystemFiles
 from orbitmq.world.net import run
 from tests.behaviour.requests import pull_request, send_request
@@ -58,6 +60,27 @@ def test_every_status_of_a_look_up_has_its_code_and_is_the_remark(
 def test_an_empty_queue_moves_whoever_asks_beyond_its_start(tmp_path: Path) -> None:
     found = Gathered(PullStatus.NO_MESSAGE_IN_QUEUE, 0, [], 0)
     assert [pull_code(pull_of(tmp_path, at), found) for at in (0, 3)] == [19, 21]
+
+
+def record_at(log_offset: int) -> memoryview:
+    host = Host("127.0.0.1", 1)
+    record = Record(topic="T", body=b"x", log_offset=log_offset, born_host=host, store_host=host)
+    return memoryview(encode_record(record))
+
+
+@pytest.mark.parametrize(
+    ("log_offset", "suggested"), [(999, "7"), (1_000, "4"), (5_000, "4"), (None, "4")]
+)
+def test_who_reads_records_far_behind_is_sent_to_the_groups_slave(
+    tmp_path: Path, log_offset: int | None, suggested: str
+) -> None:
+    suggestion = Suggestion(usual_id=4, slow_id=7, slow_offset=1_000)
+    pull = msgspec.structs.replace(pull_of(tmp_path, 0), suggestion=suggestion)
+    parts = [] if log_offset is None else [record_at(9_000), record_at(log_offset)]
+    status = PullStatus.FOUND if parts else PullStatus.OFFSET_OVERFLOW_ONE
+    found = Gathered(status, 7, parts, sum(map(len, parts)), len(parts))
+    (frame,) = FrameDecoder().feed(b"".join(found_parts(pull, found)))
+    assert decode_command(frame).fields["suggestWhichBrokerId"] == suggested
 
 
 class UnreadableLog(SystemFiles):

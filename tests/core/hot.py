@@ -97,8 +97,7 @@ def pull_frame(queue_offset: int, **changes: str | int) -> bytes:
 def publish(state: CoreState) -> bytes:
     """Do what the store does at the end of a turn, into memory; give the log's bytes so far."""
     tail = state.tail
-    data = b"".join(tail.parts)
-    tail.parts.clear()
+    data, tail.staged = bytes(tail.staged), bytearray()
     tail.grown.clear()
     for topic in state.topics.values():
         for queue in topic.queues.values():

@@ -2,6 +2,7 @@
 
 import itertools
 import struct
+import zlib
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orbitmq.core import CoreState, PullStatus, ReadResult, Subscription
+from orbitmq.core import CoreState, PullStatus, ReadResult, Subscription, checksum
 from orbitmq.errors import SettingError
 from orbitmq.wire.command import Command, decode_command, encode_command
 from orbitmq.wire.frame import BINARY, FrameDecoder
@@ -398,7 +399,7 @@ def test_a_send_before_a_pull_that_fails_is_published_with_the_next_write(
     with pytest.raises(KeyError):
         read(core, state, send_frame(e=1) + pull_frame(0))
     assert state.tail.grown == {state.topics["T"].queues[1]}
-    assert state.tail.parts
+    assert state.tail.staged
 
 
 def test_a_flood_of_pulls_in_one_read_is_cut_into_bounded_answers(core: ModuleType) -> None:
@@ -408,3 +409,52 @@ def test_a_flood_of_pulls_in_one_read_is_cut_into_bounded_answers(core: ModuleTy
     assert result.unknown is None
     assert 0 < result.used < len(data)
     assert sum(map(len, result.answers)) < 2_000_000
+
+
+def test_pulls_are_counted_by_topic_and_group(core: ModuleType) -> None:
+    state = new_state()
+    read(core, state, b"".join(send_frame(b"%d" % number) for number in range(5)))
+    publish(state)
+    first = read(core, state, pull_frame(0, maxMsgNums=3))
+    read(core, state, pull_frame(3))
+    got = state.got["T", "G"]
+    assert (got.count, got.pulls) == (5, 2)
+    assert got.size == state.tail.written_offset
+    (answer,) = answers_of(first)
+    assert len(list(scan_records(answer.body))) == 3
+
+
+def test_puts_are_counted_by_queue_with_their_bytes(core: ModuleType) -> None:
+    state = new_state()
+    read(core, state, send_frame(b"a", e=1) + send_frame(b"bc", e=1) + send_frame(b"d", e=2))
+    queues = state.topics["T"].queues
+    assert queues[1].put_bytes + queues[2].put_bytes == state.tail.end_offset
+    assert queues[1].put_bytes == 2 * queues[2].put_bytes + 1
+
+
+@pytest.mark.parametrize("queue_count", [1, 3])
+@pytest.mark.parametrize("bytes_max", [1 << 20, 700])
+def test_a_pull_gathers_what_lies_together_scattered_and_over_files(
+    core: ModuleType, queue_count: int, bytes_max: int
+) -> None:
+    """Small files: some pulls cross from one to the next; a small limit ends them earlier."""
+    state = new_state(file_size=2_048)
+    state.pull_bytes_max = bytes_max
+    for number in range(60):
+        read(core, state, send_frame(b"%d" % number, e=number % queue_count))
+        publish(state)
+    found: list[bytes] = []
+    while len(found) < 60 // queue_count:
+        result = core.gather(state, state.topics["T"].queues[0], len(found), 7, None)
+        assert result.status is PullStatus.FOUND
+        assert result.size == sum(map(len, result.parts))
+        records = list(scan_records(b"".join(result.parts)))
+        assert len(records) == result.message_count == result.next_offset - len(found) <= 7
+        found += [record.body for record in records]
+    assert found == [b"%d" % number for number in range(0, 60, queue_count)]
+
+
+@given(st.binary(max_size=5_000))
+def test_the_checksum_is_that_of_zlib(data: bytes) -> None:
+    assert checksum.crc32(data) == zlib.crc32(data)
+    assert checksum.crc32(memoryview(data)) == zlib.crc32(data)

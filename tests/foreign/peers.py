@@ -83,14 +83,12 @@ def original_jars(version: str) -> Path:
     folder = cache_folder() / "originals" / version / "lib"
     if not folder.is_dir():
         require_tool("mvn")
-        _run([str(ORIGINAL_SCRIPT), "fetch", version], limit_s=FETCH_LIMIT_S)
+        run_tool([str(ORIGINAL_SCRIPT), "fetch", version], limit_s=FETCH_LIMIT_S)
     return folder
 
 
 @contextmanager
-def _built_once(
-    name: str, sources: Sequence[Path], salt: str
-) -> Iterator[tuple[Path, Path | None]]:
+def built_once(name: str, sources: Sequence[Path], salt: str) -> Iterator[tuple[Path, Path | None]]:
     """A folder for what is built from `sources`, and the folder to build in if it is not there."""
     digest = hashlib.sha256(salt.encode())
     for source in sorted(sources):
@@ -112,7 +110,7 @@ def _built_once(
             work.rename(folder)
 
 
-def _run(
+def run_tool(
     command: Sequence[str],
     *,
     limit_s: float,
@@ -149,7 +147,7 @@ def _report(command: Sequence[str], what: str, out: str, err: str) -> str:
     )
 
 
-def _lines(out: str) -> list[Line]:
+def json_lines(out: str) -> list[Line]:
     return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
 
 
@@ -273,12 +271,12 @@ def _original(
 @functools.cache
 def _java_classes(version: str) -> Path:
     jars = original_jars(version)
-    with _built_once(f"java-{version}", list((HERE / "java").glob("*.java")), version) as made:
+    with built_once(f"java-{version}", list((HERE / "java").glob("*.java")), version) as made:
         folder, work = made
         if work is not None:
             sources = [str(path) for path in sorted((HERE / "java").glob("*.java"))]
             compiler = [require_tool("javac"), "--release", "11", "-nowarn", "-cp", f"{jars}/*"]
-            _run([*compiler, "-d", str(work), *sources], limit_s=BUILD_LIMIT_S)
+            run_tool([*compiler, "-d", str(work), *sources], limit_s=BUILD_LIMIT_S)
     return folder
 
 
@@ -302,7 +300,7 @@ def _java(
         command = [require_tool("java"), "-Xmx256m", *JVM_QUICK, *flags]
         command += [f"-Drocketmq.home.dir={home}", f"-Duser.home={home}", main, *args]
         env = {"CLASSPATH": f"{classes}:{original_jars(version)}/*"}
-        return _run(command, limit_s=limit_s, env=env, cwd=Path(home), stdin=stdin)
+        return run_tool(command, limit_s=limit_s, env=env, cwd=Path(home), stdin=stdin)
 
 
 def java_probe(
@@ -315,7 +313,12 @@ def java_probe(
     """
     flags = ["-Drocketmq.serialize.type=ROCKETMQ"] if binary else []
     flags += ["-Dtls.enable=true"] if tls else []
-    return _lines(_java(version, "Probe", args, flags=flags, limit_s=limit_s))
+    return json_lines(_java(version, "Probe", args, flags=flags, limit_s=limit_s))
+
+
+def java_program(version: str, main: str, *args: str, stdin: str = "") -> list[Line]:
+    """Run one of the small programs in `java/` with the classes of `version`."""
+    return json_lines(_java(version, main, args, limit_s=120, stdin=stdin))
 
 
 def mqadmin(version: str, *args: str, limit_s: float = 120) -> str:
@@ -336,7 +339,7 @@ def mqadmin_script(
 ) -> list[AdminOutput]:
     """Run several commands of the official mqadmin one after the other in one JVM."""
     script = "".join("\t".join(command) + "\n" for command in commands)
-    lines = _lines(_java(version, "AdminScript", (), limit_s=limit_s, stdin=script))
+    lines = json_lines(_java(version, "AdminScript", (), limit_s=limit_s, stdin=script))
     if len(lines) != len(commands):
         done = [line["command"] for line in lines]
         raise PeerFailed(f"mqadmin {version} answered {len(lines)} of {len(commands)}: {done}")
@@ -347,13 +350,13 @@ def mqadmin_script(
 def _go_program() -> Path:
     source = HERE / "go"
     sources = [source / name for name in ("go.mod", "go.sum", "probe.go")]
-    with _built_once("go", sources, "1") as (folder, work):
+    with built_once("go", sources, "1") as (folder, work):
         if work is not None:
             command = [require_tool("go"), "build", "-mod=readonly", "-trimpath", "-buildvcs=false"]
-            _run([*command, "-o", str(work / "probe"), "."], limit_s=BUILD_LIMIT_S, cwd=source)
+            run_tool([*command, "-o", str(work / "probe"), "."], limit_s=BUILD_LIMIT_S, cwd=source)
     return folder / "probe"
 
 
 def go_probe(*args: str, limit_s: float = 180) -> list[Line]:
     """Run commands of `go/probe.go` (separated by "--"), built on the Go client 2.1.2."""
-    return _lines(_run([str(_go_program()), *args], limit_s=limit_s))
+    return json_lines(run_tool([str(_go_program()), *args], limit_s=limit_s))

@@ -33,10 +33,16 @@ class ProgramFailed(AssertionError):
 class Program:
     """A program that is ready, and what its ready line said."""
 
-    def __init__(self, process: subprocess.Popen[bytes], ready: dict[str, str]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], ready: dict[str, str], log: Path) -> None:
         self._process = process
         self.ready = ready
+        self.log = log
+        """What it writes to standard error; gone with the program."""
         self.is_killed = False
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def kill(self) -> None:
         """End it by SIGKILL, as a crash would; afterwards it is gone."""
@@ -80,7 +86,8 @@ def started(
             )
         with process:
             try:
-                program = Program(process, _await_ready(process, command, log, ready_limit_s))
+                ready = _await_ready(process, command, log, ready_limit_s)
+                program = Program(process, ready, log)
             except ProgramFailed:
                 _end(process, stop_limit_s)
                 raise

@@ -31,7 +31,7 @@ def fuzz_one_read(data: bytes) -> None:
         result = core.handle_one_read(state, data, 0, ORIGIN, NOW_MS)
         assert 0 <= result.used <= len(data)
         assert result.log_end == state.tail.end_offset
-        staged = sum(map(len, state.tail.parts))
+        staged = len(state.tail.staged)
         assert state.tail.end_offset - state.tail.written_offset == staged
         records = list(scan_records(publish(state)))
         assert len(records) == sum(queue.next_offset for queue in state.topics["T"].queues.values())

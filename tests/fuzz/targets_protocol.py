@@ -11,8 +11,9 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 
 from orbitmq.errors import RemoteProtocolError
-from orbitmq.wire import headers_client, headers_namesrv
+from orbitmq.wire import headers_client, headers_consume, headers_namesrv
 from orbitmq.wire.bodies_client import ConsumerList, read_heartbeat, read_queue_key
+from orbitmq.wire.bodies_consume import LockBatch
 from orbitmq.wire.bodies_namesrv import (
     ClusterInfo,
     TopicRoute,
@@ -263,6 +264,7 @@ TARGETS: dict[str, Target] = {
     "binary header": binary_header,
     "headers of the name server": typed_headers(_types_of(headers_namesrv)),
     "headers of clients": typed_headers(_types_of(headers_client)),
+    "headers about consumers": typed_headers(_types_of(headers_consume)),
     "send header": send_header,
     "json body": any_json,
     "dialect": dialect,
@@ -275,6 +277,7 @@ TARGETS: dict[str, Target] = {
     "route": body(TopicRoute),
     "cluster info": body(ClusterInfo),
     "consumer list": body(ConsumerList),
+    "locks": body(LockBatch),
 }
 
 _FRAMES = _distinct(lambda entry: entry.data)
@@ -288,6 +291,7 @@ SEEDS: dict[str, list[bytes]] = {
     "binary header": _header_of(BINARY),
     "headers of the name server": [*_texts_of_fields(), b"1\x00true\x00a:1", b"0\x00\x00+07"],
     "headers of clients": [*_texts_of_fields(), b"1\x00true\x00a:1", b"0\x00\x00+07"],
+    "headers about consumers": [*_texts_of_fields(), b"1\x00true\x00a:1", b"0\x00\x00+07"],
     "send header": _header_of(JSON),
     "json body": _json_bodies(),
     "dialect": [*_json_bodies(), b"{%s:[1,null,{}]}" % _KEY],
@@ -300,4 +304,5 @@ SEEDS: dict[str, list[bytes]] = {
     "route": _body_of(105, response=True),
     "cluster info": _body_of(106, response=True),
     "consumer list": _body_of(38, response=True),
+    "locks": _body_of(41),
 }

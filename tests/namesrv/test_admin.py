@@ -10,7 +10,7 @@ import pytest
 
 from orbitmq.config import parse_properties
 from orbitmq.errors import DiskFull
-from orbitmq.namesrv import saving
+from orbitmq.net import saving
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import FLAG_ONEWAY, Command
 from orbitmq.world.files import SystemFiles

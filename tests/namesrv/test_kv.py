@@ -47,7 +47,7 @@ def test_a_damaged_file_is_kept_aside_and_does_not_stop_the_start(
     assert complaint is not None
     assert "kvConfig.json.damaged-1" in complaint
     assert path.read_bytes() == damage
-    FILES.replace(path, settings.put("n", "k", "v").data)
+    FILES.replace(path, settings.put("n", "k", "v").contents())
     assert (tmp_path / "kvConfig.json.damaged-1").read_bytes() == damage
 
 
@@ -76,7 +76,7 @@ def test_what_is_saved_is_what_is_loaded(table: kv.Table, tmp_path_factory: obje
     path = tmp_path_factory.mktemp("kv") / "kvConfig.json"
     settings = KvSettings({**table, "n": {"k": "x"}})
     save = settings.put("n", "k", "v")
-    FILES.replace(path, save.data)
+    FILES.replace(path, save.contents())
     loaded, complaint = load_kv(FILES, path)
     assert complaint is None
     save.commit()

@@ -15,6 +15,7 @@ from typing import Any
 from orbitmq.metrics import Registry
 from orbitmq.net.connection import Connection, Handler, ReadFrames, Result, cut_next
 from orbitmq.net.limits import Limits
+from orbitmq.net.proxy_protocol import Proxies
 from orbitmq.net.server import Server
 from orbitmq.net.traffic import Traffic
 from orbitmq.net.turn import Turn
@@ -67,6 +68,7 @@ async def serving(
     limits: Limits | None = None,
     tls: TlsSettings | None = None,
     read_frames: ReadFrames = cut_next,
+    proxies: Proxies | None = None,
 ) -> AsyncIterator[Site]:
     turn = Turn(asyncio.get_running_loop())
     registry = Registry()
@@ -79,7 +81,7 @@ async def serving(
         read_frames=read_frames,
     )
     descriptors = open_descriptors()
-    port = await server.start(HOST, 0, tls)
+    port = await server.start(HOST, 0, tls, proxies)
     try:
         yield Site(server, port, turn, registry)
     finally:

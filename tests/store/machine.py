@@ -43,6 +43,8 @@ OPTIONS = st.builds(
     index_entry_count=st.sampled_from([4, 25]),
     is_sync_flush=st.booleans(),
     hot_bytes=st.sampled_from([0, 2_000, 1 << 30]),
+    is_extended=st.booleans(),
+    extra_file_size=st.sampled_from([60, 700]),
 )
 
 

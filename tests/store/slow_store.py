@@ -213,6 +213,8 @@ def _resolved(blobs: Blobs, folder: str, code: int) -> int:
     for base, data in files_in(blobs, extras):
         if base <= address < base + len(data):
             return int(_EXT_UNIT.unpack_from(data, address - base)[1])
+    if files_in(blobs, extras):  # removed with its record; of no other record it is the code
+        return code
     raise AssertionError(f"{folder}: address {address} is in no file of {extras}")
 
 

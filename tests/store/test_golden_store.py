@@ -56,6 +56,8 @@ AS_RECORDED = StoreOptions(
     index_entry_count=INDEX_ENTRY_COUNT,
 )
 FAR_MS = 2**62
+WITH_BITS = {f"consumequeue/TopicA/{queue_id}/{0:020d}" for queue_id in (0, 2)}
+"""Their extra units have bits of filters, which are not believed after an original was cut off."""
 BOTH = pytest.mark.parametrize("name", [CLEAN, CRASHED])
 OFF_TIMES_MS = (-5_000, -1, 0, 1, 5_000)
 TURN_RECORDS = 7
@@ -290,6 +292,7 @@ def test_a_killed_folder_gets_exactly_what_was_missing(root: Path) -> None:
         "checkpoint",
         f"consumequeue/TopicFill/2/{8_000:020d}",
         newest,
+        *WITH_BITS,
     }
 
 
@@ -317,8 +320,9 @@ def test_recovery_without_our_marks_ends_the_same(root: Path) -> None:
             (root / "abort").touch()
         open_store(root, options=BY_FILES).close()
         again = on_disk(root)
-        for folder in ("commitlog", "consumequeue", "index"):
-            assert part(again, folder) == part(once, folder)
+        changed = {path for path in once | again if once.get(path) != again.get(path)}
+        assert changed - {"checkpoint"} <= (set() if is_clean else WITH_BITS)
+        assert slow_store.queue_entries(again) == slow_store.queue_entries(once)
 
 
 @BOTH

@@ -35,7 +35,7 @@ def send_forged(store: Store, number: int) -> tuple[int, int]:
     tail = LogTail(LARGE.log_file_size, start + ORIGIN.fixed_size - 2 + len(ABOVE))
     queue = Queue("payments", 0, number)
     append(tail, queue, ORIGIN, Stamp(0, 0, 1, 0, 0, 0), FORGED, b"")
-    stage(store, 0, ABOVE + b"".join(tail.parts))
+    stage(store, 0, ABOVE + bytes(tail.staged))
     store.write_staged()
     return start, store.tail.end_offset
 

@@ -11,7 +11,13 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from orbitmq.wire import bodies_client, bodies_namesrv, headers_client, headers_namesrv
+from orbitmq.wire import (
+    bodies_client,
+    bodies_namesrv,
+    headers_client,
+    headers_consume,
+    headers_namesrv,
+)
 from orbitmq.wire.fields import Header
 
 HEADER_TYPES: list[type[Header]] = sorted(Header.__subclasses__(), key=lambda each: each.__name__)
@@ -30,6 +36,7 @@ BODY_TYPES: list[type[msgspec.Struct]] = sorted(
 )
 
 assert headers_client.PullMessage in HEADER_TYPES
+assert headers_consume.ResetOffset in HEADER_TYPES
 assert headers_namesrv.RegisterBroker in HEADER_TYPES
 
 texts = st.text(max_size=12)

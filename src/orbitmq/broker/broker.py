@@ -13,39 +13,48 @@ Rules:
 """
 
 import asyncio
-import functools
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
+
+from orbitmq.broker.bit_maps import BitMaps, bloom_of
+from orbitmq.broker.changes import CHANGES_FILE, SettingChanges
+from orbitmq.broker.client_metrics import add_client_metrics
 from orbitmq.broker.context import Context, Tables
 from orbitmq.broker.delay_offsets import DelayOffsets
+from orbitmq.broker.delays import Delays
 from orbitmq.broker.dispatch import handlers_of
 from orbitmq.broker.filters import FilterTable
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.handlers.clients import notify_changed
 from orbitmq.broker.offsets import OffsetTable
+from orbitmq.broker.overload import LOOK_S
 from orbitmq.broker.registration import Identity, Registration
+from orbitmq.broker.slow_groups import SLOW_LOOK_S, SlowGroups
+from orbitmq.broker.stats_windows import SAMPLE_S
 from orbitmq.broker.store_metrics import add_store_metrics
 from orbitmq.broker.store_opening import StoreOpening
-from orbitmq.broker.store_options import store_options
-from orbitmq.broker.table import TableFile
+from orbitmq.broker.store_options import set_core_limits, store_options
 from orbitmq.broker.topics import TopicTable
+from orbitmq.broker.traffic_metrics import add_traffic_metrics
 from orbitmq.config.broker import BrokerSettings
 from orbitmq.core import CoreState
-from orbitmq.errors import MQError
+from orbitmq.errors import MQError, SettingError
 from orbitmq.metrics import Registry
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatch import Dispatcher
 from orbitmq.net.peer import Peer
 from orbitmq.net.server import Server
-from orbitmq.net.serving import dial_tls_from, limits_from, tls_from
+from orbitmq.net.serving import dial_tls_from, limits_from, proxies_from, tls_from
 from orbitmq.net.turn import Turn
 from orbitmq.store.refusals import RefusalKind
-from orbitmq.store.store import Store, largest_body
+from orbitmq.store.store import Store
+from orbitmq.wire.advertised import read_advertised
 from orbitmq.wire.host import Host
 from orbitmq.world.chance import SystemChance
-from orbitmq.world.clock import SystemClock
+from orbitmq.world.clock import Clock, SystemClock
 from orbitmq.world.files import Files, SystemFiles
 from orbitmq.world.net import reachable_address
 
@@ -54,6 +63,9 @@ log = logging.getLogger(__name__)
 EXPIRY_SCAN_S = 10.0
 TABLE_SAVE_S = 0.5
 CLEAN_LOOK_S = 1.0
+MASTER_ID = 0
+VIP_PORTS_BELOW = 2
+"""Java's clients, told so, send to the port 2 below the one of the route."""
 
 Step = Callable[[], Awaitable[None]]
 
@@ -78,19 +90,15 @@ class Broker:
         self._routines: list[asyncio.Task[None]] = []
         self._in_threads: set[asyncio.Task[None]] = set()
         self._registration: Registration | None = None
-        self._clean_interval_s = settings.clean_resource_interval / 1000
+        self._files = files = files or SystemFiles()
         self.address = ""
-        files, clock = files or SystemFiles(), SystemClock()
+        clock = SystemClock()
         self._cleaned_s = clock.monotonic_s()
         options = store_options(settings)
         self._store = store or StoreOpening(settings, folder, files).run()
         core = CoreState(self._store.tail, settings.broker_cluster_name, settings.region_id)
         core.is_sync_flush = settings.flush_disk_type == "SYNC_FLUSH"
-        core.body_size_max = min(
-            settings.max_message_size, largest_body(self._store.tail.file_size)
-        )
-        core.pull_count_max = settings.max_transfer_count_on_message_in_memory
-        core.pull_bytes_max = settings.max_transfer_bytes_on_message_in_memory
+        set_core_limits(core, settings)
         config = folder / "config"
         files.make_folder(config)
         groups = GroupTable(
@@ -102,31 +110,68 @@ class Broker:
             topics=TopicTable(files, config, core, self._store, clock, settings),
             groups=groups,
             offsets=OffsetTable(files, config, core),
-            delays=DelayOffsets(files, config, self._store, len(options.delays_ms)),
-            filters=FilterTable(files, config, clock),
+            delays=DelayOffsets(files, config, self._store, options.delays_ms),
+            filters=_filter_table(self._store, files, config, clock, settings),
         )
         tables.offsets.set_back(self._store)
+        if settings.enable_calc_filter_bit_map and settings.enable_consume_queue_ext:
+            self._store.bit_maps = BitMaps(tables.filters).freeze
         self._context = Context(
             tables, settings, turn, registry, clock=clock, chance=SystemChance()
         )
         add_store_metrics(registry, self._store, self._context.cold_reads)
+        add_traffic_metrics(registry, core, self._store)
+        add_client_metrics(registry, self._context.clients, self._context.queue_locks)
+        self._delays = Delays(self._context, registry)
         self._context.on_connection_closed = self._connection_closed
-        self._server = Server(
-            "broker",
-            Dispatcher(handlers_of(self._context), registry),
-            turn,
-            read_frames=self._context.read_frames,
-            registry=registry,
-            limits=limits_from(settings),
+        self.keep_changes_in(config / CHANGES_FILE)
+        dispatcher = Dispatcher(handlers_of(self._context), registry)
+        self._server, self._vip_server = (
+            Server(
+                name,
+                dispatcher,
+                turn,
+                read_frames=self._context.read_frames,
+                registry=registry,
+                limits=limits_from(settings),
+            )
+            for name in ("broker", "broker-vip")
+        )
+
+    def keep_changes_in(self, path: Path) -> None:
+        """Say which file gets settings that are changed over the network; before the start."""
+        context = self._context
+        context.changes = SettingChanges(
+            lambda: context.settings,
+            context.change_settings,
+            self._files,
+            path,
+            clock=context.clock,
+            registry=self._registry,
         )
 
     async def start(self) -> None:
         """Listen, register, and begin to keep house; returns when clients can find us."""
         settings = self._settings
         port = await self._server.start(
-            settings.bind_address, settings.listen_port, tls_from(settings)
+            settings.bind_address,
+            settings.listen_port,
+            tls_from(settings),
+            proxies_from(settings),
         )
+        await self._start_vip(port)
         host = Host(reachable_address(settings.broker_ip1 or settings.bind_address), port)
+        slaves_host = Host(
+            reachable_address(settings.broker_ip2) if settings.broker_ip2 else host.ip,
+            settings.ha_listen_port or port + 1,
+        )
+        self._context.settings = msgspec.structs.replace(  # shown with what was found out
+            self._context.settings,
+            listen_port=port,
+            broker_ip1=host.ip,
+            broker_ip2=slaves_host.ip,
+            ha_listen_port=slaves_host.port,
+        )
         self.address = str(host)
         self._context.set_store_host(host)
         self._registration = registration = Registration(
@@ -135,14 +180,45 @@ class Broker:
                 name=settings.broker_name,
                 broker_id=settings.broker_id,
                 address=self.address,
-                ha_address=str(Host(host.ip, port + 1)),
+                ha_address=str(slaves_host),
+                advertised=str(read_advertised(settings.advertised_addresses, port) or ""),
             ),
             self._context.topics.snapshot,
             self._name_servers(),
+            lambda: self._context.settings,
+            self._context.topics.set_order_topics,
         )
         self._context.topics.on_change = registration.note_change
+        self._context.keeper.tell_name_servers = registration.told
+        self._told_permission = settings.broker_permission
+        self._context.on_settings_change.append(self._tell_permission)
         await registration.register()
+        await self._save_delays()
         self._begin_routines(registration)
+
+    def _tell_permission(self, settings: BrokerSettings) -> None:
+        """Have a changed permission told with a version of its own: see Registration, rule 4."""
+        if settings.broker_permission != self._told_permission:
+            self._told_permission = settings.broker_permission
+            self._context.topics.note_change()
+
+    async def _save_delays(self) -> None:
+        """Have the file say up to where the log is covered by it, before anything is delivered."""
+        try:
+            await self._context.keeper.save(self._context.delays.file)
+        except (MQError, OSError) as error:
+            log.error("%s; until it is saved, delayed messages may come twice after a crash", error)
+
+    async def _start_vip(self, port: int) -> None:
+        """Serve on the port 2 below, too: clients with VIP channels on send there."""
+        settings, vip_port = self._settings, port - VIP_PORTS_BELOW
+        try:
+            if vip_port > 0:
+                await self._vip_server.start(
+                    settings.bind_address, vip_port, tls_from(settings), proxies_from(settings)
+                )
+        except SettingError as error:
+            log.warning("no second port for clients with VIP channels on: %s", error)
 
     def _name_servers(self) -> list[Peer]:
         settings = self._settings
@@ -156,20 +232,27 @@ class Broker:
         Raises the first failure, after every step has been taken.
         """
         await _take_all(
-            self._server.stop,
+            self._stop_servers,
+            self._context.changes.finish,
+            self._delays.stop,
             self._end_routines,
             self._say_goodbye,
             self._mark_offsets,
             self._save_tables,
             self._context.close,
+            self._sync_delays,
             self._close_store,
         )
+
+    async def _stop_servers(self) -> None:
+        await asyncio.gather(self._server.stop(), self._vip_server.stop())
 
     async def _end_routines(self) -> None:
         for routine in self._routines:
             routine.cancel()
         await asyncio.gather(*self._routines, return_exceptions=True)
         await asyncio.gather(*self._in_threads, return_exceptions=True)
+        await self._context.keeper.settle()
 
     async def _say_goodbye(self) -> None:
         if self._registration is not None:
@@ -181,19 +264,22 @@ class Broker:
     def _begin_routines(self, registration: Registration) -> None:
         settings = self._settings
         self._context.flusher.start()
+        if settings.broker_id == MASTER_ID:
+            self._delays.start()
         routines: list[tuple[float, Step]] = [
-            (min(CLEAN_LOOK_S, self._clean_interval_s), self._clean_if_due),
+            (min(CLEAN_LOOK_S, settings.clean_resource_interval / 1000), self._clean_if_due),
             (settings.flush_consumer_offset_interval / 1000, self._mark_offsets),
+            (settings.flush_delay_offset_interval / 1000, self._mark_delays),
             (TABLE_SAVE_S, self._save_tables),
             (EXPIRY_SCAN_S, self._expire_clients),
+            (SLOW_LOOK_S, SlowGroups(self._context, self._in_thread).look),
+            (SAMPLE_S, self._sample_stats),
+            (LOOK_S, self._context.overload.look),
         ]
         self._routines = [
             asyncio.create_task(_every(period_s, action)) for period_s, action in routines
         ]
-        period_s = settings.register_name_server_period / 1000
-        self._routines.append(
-            asyncio.create_task(_every(0.0, lambda: registration.keep_registered(period_s)))
-        )
+        self._routines.append(asyncio.create_task(_every(0.0, registration.keep_registered)))
 
     async def _in_thread(self, action: Callable[[], None]) -> None:
         """Run in a thread; a cancelled caller leaves it to `_end_routines` to wait for it."""
@@ -206,7 +292,8 @@ class Broker:
         """Look for old files now and then, and every second while the disk is too full."""
         now_s = self._context.clock.monotonic_s()
         is_full = self._store.refusal_kind is RefusalKind.DISK
-        if is_full or now_s - self._cleaned_s >= self._clean_interval_s:
+        interval_s = self._context.settings.clean_resource_interval / 1000
+        if is_full or now_s - self._cleaned_s >= interval_s:
             self._cleaned_s = now_s
             await self._clean()
 
@@ -221,24 +308,53 @@ class Broker:
             await self._in_thread(trim.run)
             cleaner.finish_trim(trim)
 
+    async def _mark_delays(self) -> None:
+        self._context.delays.mark_if_changed()
+
+    async def _sync_delays(self) -> None:
+        """Let the file say all that was delivered: an original that takes over knows no more."""
+        if not self._store.is_halted:
+            self._store.flush_all()
+            self._context.delays.mark_if_changed()
+            await self._context.keeper.save(self._context.delays.file)
+
     async def _mark_offsets(self) -> None:
-        self._context.offsets.mark_if_changed()
+        for _ in self._context.offsets.looking():
+            await asyncio.sleep(0)
 
     async def _save_tables(self) -> None:
-        context = self._context
-        await _take_all(*(functools.partial(self._save, table.file) for table in context.tables))
+        await self._context.keeper.save_all()
 
-    async def _save(self, file: TableFile) -> None:
-        save = file.take()
-        if save is not None:
-            await self._in_thread(save)
+    async def _sample_stats(self) -> None:
+        context = self._context
+        clock, now_ms = context.clock, context.clock.wall_ms()
+        context.stats.note_day(clock.file_stamp(now_ms) // 1_000_000_000)
+        is_forgetful = context.settings.auto_delete_unused_stats
+        for _ in context.stats.sampling(clock.monotonic_s(), now_ms, is_forgetful=is_forgetful):
+            await asyncio.sleep(0)
 
     async def _expire_clients(self) -> None:
         context = self._context
-        notify_changed(context, context.clients.expire(context.clock.monotonic_s()))
+        context.filters.expire()
+        for changed in context.clients.expiring(context.clock.monotonic_s()):
+            notify_changed(context, changed)
+            await asyncio.sleep(0)
 
     def _connection_closed(self, connection: Connection) -> None:
         notify_changed(self._context, self._context.clients.connection_closed(connection))
+
+
+def _filter_table(
+    store: Store, files: Files, folder: Path, clock: Clock, settings: BrokerSettings
+) -> FilterTable:
+    return FilterTable(
+        files,
+        folder,
+        clock,
+        bloom=bloom_of(settings),
+        dead_ms_max=settings.filter_data_clean_time_span,
+        stored_ms=lambda: store.tail.store_ms,
+    )
 
 
 async def _every(period_s: float, action: Step) -> None:

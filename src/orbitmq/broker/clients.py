@@ -11,7 +11,13 @@ Rules:
    ones).
 3. A group that got or lost a member or a topic is reported once per call, however much changed.
 4. A heartbeat is taken whole or not at all: its names, expressions and numbers are checked first.
+5. What a group is (its type, model, first offset) is what its latest heartbeat said.
+6. A heartbeat without subscriptions (5.x) keeps those that the group has. Whether these are still
+   the client's own is told by its fingerprint, a hash that the client computes.
 """
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,7 +26,9 @@ from orbitmq.errors import LimitExceeded
 from orbitmq.net.connection import Connection
 from orbitmq.wire.bodies_client import (
     TAG,
+    ConsumeFromWhere,
     ConsumerData,
+    ConsumeType,
     Heartbeat,
     MessageModel,
     SubscriptionData,
@@ -29,6 +37,9 @@ from orbitmq.wire.expression import complete_subscription
 
 SILENCE_S_MAX = 120.0
 """A client that sent no heartbeat for this long is gone, as in the original."""
+
+EXPIRE_SLICE = 2_000
+"""Members that are looked at in one go: less than a millisecond's work."""
 
 GROUPS_PER_CONNECTION_MAX = 5_000
 """Groups of one connection; each may make a topic and costs a table entry."""
@@ -44,15 +55,35 @@ class Member(msgspec.Struct):
     language: str
     version: int
     seen_s: float
+    """When its latest heartbeat came, by the clock that never goes back."""
+    address: str = ""
 
 
 class ConsumerGroup(msgspec.Struct):
     """The live side of a consumer group."""
 
     name: str
+    consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY
     message_model: MessageModel = MessageModel.CLUSTERING
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    is_unit_mode: bool = False
+    fingerprint: int | None = None
+    """Of the latest heartbeat, None before the first; 0 from clients that compute none."""
     members: dict[Connection, Member] = {}
+    member_ids: list[str] | None = None
+    """Every member asks for them when one has come or gone: made once, None when to be made."""
     subscriptions: dict[str, SubscriptionData] = {}
+
+
+class Heard(NamedTuple):
+    """What a heartbeat brought about."""
+
+    changed: set[str]
+    """Consumer groups that got a member or a topic, or lost a topic."""
+    is_sub_change: bool
+    """Whether the client must send its subscriptions again, in full."""
+    resubscribed: set[tuple[str, str]]
+    """Groups and topics whose expression is another one now."""
 
 
 class Joined(msgspec.Struct):
@@ -70,6 +101,24 @@ class ClientTable:
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[Connection, Member]] = {}
         self._joined: dict[Connection, Joined] = {}
+        self._groups_of: dict[str, dict[str, None]] = {}
+        self._subscription_count = 0
+        self.consumer_count = 0
+        """Members of all consumer groups."""
+        self.producer_count = 0
+
+    def consumer_groups(self) -> dict[str, ConsumerGroup]:
+        """Give the live consumer groups by name; not to be changed."""
+        return self._consumers
+
+    def producer_groups(self) -> dict[str, dict[Connection, Member]]:
+        """Give the live producer groups by name; not to be changed."""
+        return self._producers
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections are in some group."""
+        return len(self._joined)
 
     def consumer_group(self, name: str) -> ConsumerGroup | None:
         """Give the live group, or None when nobody of it is connected."""
@@ -78,10 +127,26 @@ class ClientTable:
     def member_ids(self, group: str) -> list[str]:
         """Give the client ids of a group, each once."""
         found = self._consumers.get(group)
-        return sorted({member.client_id for member in found.members.values()}) if found else []
+        if found is None:
+            return []
+        if found.member_ids is None:
+            found.member_ids = sorted({member.client_id for member in found.members.values()})
+        return found.member_ids
 
-    def heartbeat(self, connection: Connection, heartbeat: Heartbeat, member: Member) -> set[str]:
-        """Take in what a client says of itself; give the consumer groups that changed.
+    def connection_of(self, group: str, client_id: str) -> Connection | None:
+        """Give how to reach a member of a group; the connection heard last when it has two."""
+        found = self._consumers.get(group)
+        if found is None:
+            return None
+        own = [pair for pair in found.members.items() if pair[1].client_id == client_id]
+        return max(own, key=lambda pair: pair[1].seen_s)[0] if own else None
+
+    def groups_of_topic(self, topic: str) -> list[str]:
+        """Give the live groups that subscribe to a topic."""
+        return list(self._groups_of.get(topic, ()))
+
+    def heartbeat(self, connection: Connection, heartbeat: Heartbeat, member: Member) -> Heard:
+        """Take in what a client says of itself.
 
         Raises LimitExceeded, or RemoteProtocolError for an expression that is none; then nothing
         of the heartbeat was taken.
@@ -89,24 +154,38 @@ class ClientTable:
         self._check(connection, heartbeat)
         joined = self._joined.setdefault(connection, Joined())
         for producer in heartbeat.producer_data_set:
-            self._producers.setdefault(producer.group_name, {})[connection] = member
+            members = self._producers.setdefault(producer.group_name, {})
+            self.producer_count += connection not in members
+            members[connection] = member
             joined.producers.add(producer.group_name)
         joined.consumers.update(consumer.group_name for consumer in heartbeat.consumer_data_set)
-        return {
-            consumer.group_name
-            for consumer in heartbeat.consumer_data_set
-            if self._join(connection, consumer, member)
-        }
+        changed: set[str] = set()
+        resubscribed: set[tuple[str, str]] = set()
+        is_sub_change = False
+        for consumer in heartbeat.consumer_data_set:
+            group = self._consumers.setdefault(
+                consumer.group_name, ConsumerGroup(consumer.group_name)
+            )
+            is_sub_change |= _is_sub_change(group, heartbeat)
+            group.fingerprint = heartbeat.heartbeat_fingerprint or 0
+            if not heartbeat.without_sub:
+                renewed = _renewed_topics(group, consumer.subscription_data_set)
+                resubscribed.update((group.name, topic) for topic in renewed)
+            keeps = bool(heartbeat.without_sub)
+            if self._join(connection, consumer, member, keeps_subscriptions=keeps):
+                changed.add(group.name)
+        return Heard(changed, is_sub_change, resubscribed)
 
-    def leave(self, client_id: str, producer_group: str | None, group: str | None) -> set[str]:
-        """Take a client out of the groups it names; give the consumer groups that changed."""
-        if producer_group:
-            members = self._producers.get(producer_group, {})
-            self._drop_producers(producer_group, _with_id(members, client_id))
+    def leave(
+        self, connection: Connection, producer_group: str | None, group: str | None
+    ) -> set[str]:
+        """Take a connection out of the groups it names; give the consumer groups that changed."""
+        if producer_group and connection in self._producers.get(producer_group, ()):
+            self._drop_producers(producer_group, [connection])
         found = self._consumers.get(group) if group else None
-        if found is None:
+        if found is None or connection not in found.members:
             return set()
-        return self._drop_members(found, _with_id(found.members, client_id))
+        return self._drop_members(found, [connection])
 
     def connection_closed(self, connection: Connection) -> set[str]:
         """Take a connection out of all its groups; give the consumer groups that changed."""
@@ -119,14 +198,27 @@ class ClientTable:
         self._joined.pop(connection, None)
         return changed
 
-    def expire(self, now_s: float) -> set[str]:
-        """Take out who was silent for too long; give the consumer groups that changed."""
-        for group, members in list(self._producers.items()):
+    def expiring(self, now_s: float) -> Iterator[set[str]]:
+        """Take out who was silent for too long, in slices; give the groups that changed in each."""
+        looked_at = 0
+        for group in list(self._producers):
+            members = self._producers.get(group, {})
             self._drop_producers(group, _silent(members, now_s))
+            looked_at += 1 + len(members)
+            if looked_at >= EXPIRE_SLICE:
+                looked_at = 0
+                yield set()
         changed: set[str] = set()
-        for found in list(self._consumers.values()):
-            changed |= self._drop_members(found, _silent(found.members, now_s))
-        return changed
+        for name in list(self._consumers):
+            found = self._consumers.get(name)
+            if found is not None:
+                changed |= self._drop_members(found, _silent(found.members, now_s))
+                looked_at += 1 + len(found.members)
+            if looked_at >= EXPIRE_SLICE:
+                looked_at = 0
+                yield changed
+                changed = set()
+        yield changed
 
     def _check(self, connection: Connection, heartbeat: Heartbeat) -> None:
         joined = self._joined.get(connection, Joined())
@@ -136,36 +228,61 @@ class ClientTable:
         if count > GROUPS_PER_CONNECTION_MAX:
             raise LimitExceeded(f"{count} groups, limit {GROUPS_PER_CONNECTION_MAX} a connection")
         new = sum(len(data.subscription_data_set) for data in heartbeat.consumer_data_set)
-        if len(self._core.subscriptions) + new > SUBSCRIPTIONS_MAX:
+        if self._subscription_count + new > SUBSCRIPTIONS_MAX:
             raise LimitExceeded(f"more than {SUBSCRIPTIONS_MAX} subscriptions at this broker")
         for consumer in heartbeat.consumer_data_set:
             for data in consumer.subscription_data_set:
                 complete_subscription(data)
 
-    def _join(self, connection: Connection, consumer: ConsumerData, member: Member) -> bool:
-        group = self._consumers.get(consumer.group_name)
-        if group is None:
-            group = self._consumers[consumer.group_name] = ConsumerGroup(consumer.group_name)
+    def _join(
+        self,
+        connection: Connection,
+        consumer: ConsumerData,
+        member: Member,
+        *,
+        keeps_subscriptions: bool,
+    ) -> bool:
+        group = self._consumers[consumer.group_name]
+        group.consume_type = consumer.consume_type
         group.message_model = consumer.message_model
-        is_new = connection not in group.members
+        group.consume_from_where = consumer.consume_from_where
+        group.is_unit_mode = consumer.unit_mode
+        before = group.members.get(connection)
+        is_new = before is None
+        self.consumer_count += is_new
+        if before is None or before.client_id != member.client_id:
+            group.member_ids = None
         group.members[connection] = member
+        if keeps_subscriptions:
+            return is_new
         return self._subscribe(group, consumer.subscription_data_set) or is_new
 
     def _subscribe(self, group: ConsumerGroup, subscriptions: list[SubscriptionData]) -> bool:
         """Replace, add and remove; whether topics came or went."""
         wanted = {data.topic: complete_subscription(data) for data in subscriptions}
         gone = group.subscriptions.keys() - wanted.keys()
-        for topic in gone:
-            del group.subscriptions[topic]
-            self._core.subscriptions.pop((group.name, topic), None)
+        self._unsubscribe(group, gone)
         is_changed = bool(gone)
         for topic, data in wanted.items():
             known = group.subscriptions.get(topic)
-            is_changed |= known is None
+            if known is None:
+                is_changed = True
+                self._subscription_count += 1
             if known is None or data.sub_version > known.sub_version:
                 group.subscriptions[topic] = data
+                self._groups_of.setdefault(topic, {})[group.name] = None
                 self._offer(group.name, data)
         return is_changed
+
+    def _unsubscribe(self, group: ConsumerGroup, topics: Iterable[str]) -> None:
+        for topic in topics:
+            del group.subscriptions[topic]
+            self._subscription_count -= 1
+            self._core.subscriptions.pop((group.name, topic), None)
+            groups = self._groups_of[topic]
+            del groups[group.name]
+            if not groups:
+                del self._groups_of[topic]
 
     def _offer(self, group: str, data: SubscriptionData) -> None:
         """Let the hot path filter by a tag subscription; any other kind is not its business."""
@@ -177,17 +294,20 @@ class ClientTable:
             self._core.subscriptions.pop(key, None)
 
     def _drop_members(self, group: ConsumerGroup, gone: list[Connection]) -> set[str]:
+        self.consumer_count -= len(gone)
+        if gone:
+            group.member_ids = None
         for connection in gone:
             del group.members[connection]
             self._joined[connection].consumers.discard(group.name)
         if not group.members:
             del self._consumers[group.name]
-            for topic in group.subscriptions:
-                self._core.subscriptions.pop((group.name, topic), None)
+            self._unsubscribe(group, list(group.subscriptions))
         return {group.name} if gone else set()
 
     def _drop_producers(self, group: str, gone: list[Connection]) -> None:
         members = self._producers.get(group, {})
+        self.producer_count -= len(gone)
         for connection in gone:
             del members[connection]
             self._joined[connection].producers.discard(group)
@@ -195,8 +315,28 @@ class ClientTable:
             self._producers.pop(group, None)
 
 
-def _with_id(members: dict[Connection, Member], client_id: str) -> list[Connection]:
-    return [found for found, member in members.items() if member.client_id == client_id]
+def _is_sub_change(group: ConsumerGroup, heartbeat: Heartbeat) -> bool:
+    """Whether a client that computes fingerprints must send this group's subscriptions again.
+
+    The original knows fingerprints of groups that it knows no subscription of, after a restart say,
+    and leaves such a group without any; ours asks.
+    """
+    if not heartbeat.heartbeat_fingerprint:
+        return True
+    if group.fingerprint is None:
+        return bool(heartbeat.without_sub)
+    return group.fingerprint != heartbeat.heartbeat_fingerprint
+
+
+def _renewed_topics(group: ConsumerGroup, subscriptions: list[SubscriptionData]) -> list[str]:
+    """Give the topics whose subscription these replace by one that asks for other messages."""
+    return [
+        data.topic
+        for data in subscriptions
+        if (known := group.subscriptions.get(data.topic)) is not None
+        and data.sub_version > known.sub_version
+        and (data.sub_string, data.expression_type) != (known.sub_string, known.expression_type)
+    ]
 
 
 def _silent(members: dict[Connection, Member], now_s: float) -> list[Connection]:

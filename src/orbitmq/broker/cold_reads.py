@@ -9,14 +9,18 @@ Rules:
 3. A disk that refuses is answered with the cause, never with "no message".
 4. What is read is limited as in the original: recent messages by the limits for messages in memory,
    though their entries come from a file, others by those for messages on disk.
+5. A look ends when its filter has worked for `selecting.LOOK_S`, with what was found so far.
 """
 
 import asyncio
 import functools
 import logging
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 from orbitmq.broker.pulls import Pull, found_parts
+from orbitmq.broker.selecting import TimedFilter
+from orbitmq.core import Gathered
 from orbitmq.core.state import ENTRY, ENTRY_SIZE
 from orbitmq.errors import RequestFailed, StoreError
 from orbitmq.net.connection import Parts
@@ -25,9 +29,12 @@ from orbitmq.store.reading import ColdLimits, EntryFilter, QueueView, gather_col
 from orbitmq.store.store import Store
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, reply_to
+from orbitmq.world.clock import Clock
 from orbitmq.world.threads import Threads
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 THREAD_COUNT = 4
 TIMEOUT_S = 20.0
@@ -38,19 +45,31 @@ SCAN_COUNT = 1_024
 
 
 class _Read:
-    """One read that is owed."""
+    """One read that is owed: what to do in a thread, and who gets its outcome on the loop."""
 
-    def __init__(self, request: Command, read: Callable[[], Command | Parts]) -> None:
-        self.request = request
+    def __init__(
+        self, read: Callable[[], Any], settle: "Callable[[asyncio.Future[Any]], None]"
+    ) -> None:
         self.read = read
-        self.later: Later
+        self.settle = settle
 
 
 class ColdReads:
     """Reads old messages for one broker."""
 
-    def __init__(self, store: Store, recent_limits: ColdLimits, old_limits: ColdLimits) -> None:
+    def __init__(
+        self,
+        store: Store,
+        recent_limits: ColdLimits,
+        old_limits: ColdLimits,
+        *,
+        clock: Clock,
+        note: Callable[[Pull, Gathered], None],
+    ) -> None:
+        """`note` is told of every pull's outcome, on the loop."""
         self._store = store
+        self._now_s = clock.monotonic_s
+        self._note = note
         self._recent_limits = recent_limits
         self._old_limits = old_limits
         self._threads = Threads(THREAD_COUNT, "read")
@@ -59,6 +78,11 @@ class ColdReads:
         self._is_closed = False
         self.count = 0
         """Pulls that were read from the files."""
+
+    def change_limits(self, recent_limits: ColdLimits, old_limits: ColdLimits) -> None:
+        """Let further pulls take so much."""
+        self._recent_limits = recent_limits
+        self._old_limits = old_limits
 
     @property
     def waiting_count(self) -> int:
@@ -71,40 +95,70 @@ class ColdReads:
         view = snapshot(pull.queue, pull.queue_offset, SCAN_COUNT)
         hot_offset = self._store.tail.hot_offset
 
-        def read() -> Parts:
-            limits = self._limits(view, pull.queue_offset, hot_offset)
+        timed = TimedFilter(pull.accepts, self._now_s) if pull.accepts is not None else None
+
+        def read() -> Gathered:
+            limits = self._limits(view, pull, hot_offset)
             chosen = EntryFilter(pull.codes)
-            found = gather_cold(
+            if timed is not None:
+                chosen = EntryFilter(pull.codes, timed.accepts, pull.may_accept, timed.is_late)
+            return gather_cold(
                 self._store.reader, view, pull.queue_offset, pull.count_max, chosen, limits
             )
+
+        def answer(found: Gathered) -> Parts:
+            self._note(pull, found)
             return found_parts(pull, found)
 
-        return self.answer(pull.request, read)
+        return self._answer(pull.request, read, answer)
 
-    def _limits(self, view: QueueView, queue_offset: int, hot_offset: int) -> ColdLimits:
+    def _limits(self, view: QueueView, pull: Pull, hot_offset: int) -> ColdLimits:
         """Give how much a pull may take: that depends on where its first record lies."""
-        entry = self._store.reader.entries(view, max(queue_offset, view.min_offset), 1)
-        if len(entry) != ENTRY_SIZE:
-            return self._old_limits
-        log_offset, _, _ = ENTRY.unpack(entry)
-        return self._recent_limits if log_offset >= hot_offset else self._old_limits
+        entry = self._store.reader.entries(view, max(pull.queue_offset, view.min_offset), 1)
+        limits = self._old_limits
+        if len(entry) == ENTRY_SIZE and ENTRY.unpack(entry)[0] >= hot_offset:
+            limits = self._recent_limits
+        if pull.bytes_max is not None:
+            limits = limits._replace(bytes_max=min(limits.bytes_max, pull.bytes_max))
+        return limits
 
     def answer(self, request: Command, read: Callable[[], Command | Parts]) -> Later:
         """Make an answer in a thread that may read files; give the answer that is owed.
 
         Raises RequestFailed when too many wait already.
         """
+        return self._answer(request, read, lambda made: made)
+
+    def _answer(
+        self, request: Command, read: Callable[[], T], made: Callable[[T], Command | Parts]
+    ) -> Later:
+        """Read in a thread; make the answer of what was read on the loop."""
+        one = _Read(read, lambda future: later.answer(_outcome(request, future, made)))
+        later = Later(TIMEOUT_S, lambda: self._too_slow(one, request), lambda: self._forget(one))
+        self._add(one)
+        return later
+
+    def value(self, read: Callable[[], T]) -> "asyncio.Future[T]":
+        """Run something in a thread that may read files; give what it gives, as a future.
+
+        Raises RequestFailed when too many wait already. A future that is cancelled in time is never
+        read for.
+        """
+        value: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        one = _Read(read, lambda future: _hand_on(future, value))
+        self._add(one)
+        value.add_done_callback(lambda _value: self._forget(one))
+        return value
+
+    def _add(self, one: _Read) -> None:
         if len(self._waiting) >= WAITING_MAX:
             raise RequestFailed(
                 ResponseCode.SYSTEM_BUSY,
                 f"{WAITING_MAX} requests for old messages wait for the disk already; ask again"
                 " later, or have fewer consumers read old messages at a time",
             )
-        one = _Read(request, read)
-        one.later = Later(TIMEOUT_S, lambda: self._too_slow(one), lambda: self._forget(one))
         self._waiting[one] = None
         self._begin_next()
-        return one.later
 
     def close(self) -> None:
         """End the threads; what they are at is finished first."""
@@ -121,28 +175,40 @@ class ColdReads:
             future = self._threads.run(one.read)
             future.add_done_callback(functools.partial(self._done, one))
 
-    def _done(self, one: _Read, future: "asyncio.Future[Command | Parts]") -> None:
+    def _done(self, one: _Read, future: "asyncio.Future[Any]") -> None:
         self._running -= 1
-        one.later.answer(_outcome(one.request, future))
+        one.settle(future)
         if not self._is_closed:
             self._begin_next()
 
     def _forget(self, one: _Read) -> None:
         self._waiting.pop(one, None)
 
-    def _too_slow(self, one: _Read) -> Command:
+    def _too_slow(self, one: _Read, request: Command) -> Command:
         self._forget(one)
         return reply_to(
-            one.request,
+            request,
             ResponseCode.SYSTEM_ERROR,
             f"the disk took more than {TIMEOUT_S:g} s to read these messages; ask again",
         )
 
 
-def _outcome(request: Command, done: "asyncio.Future[Command | Parts]") -> Command | Parts:
+def _hand_on(done: "asyncio.Future[T]", value: "asyncio.Future[T]") -> None:
+    error = done.exception()
+    if value.done():
+        return
+    if error is None:
+        value.set_result(done.result())
+    else:
+        value.set_exception(error)
+
+
+def _outcome(
+    request: Command, done: "asyncio.Future[T]", made: Callable[[T], Command | Parts]
+) -> Command | Parts:
     error = done.exception()
     if error is None:
-        return done.result()
+        return made(done.result())
     if isinstance(error, RequestFailed):
         return reply_to(request, error.code, error.remark)
     if not isinstance(error, StoreError):

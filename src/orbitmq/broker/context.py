@@ -12,27 +12,34 @@ Rules:
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from orbitmq.broker.answers import WaitingAnswers, as_refused
+from orbitmq.broker.changes import SettingChanges
 from orbitmq.broker.clients import ClientTable
 from orbitmq.broker.cold_reads import ColdReads
 from orbitmq.broker.delay_offsets import DelayOffsets
 from orbitmq.broker.filters import FilterTable
 from orbitmq.broker.flushing import Flusher
 from orbitmq.broker.groups import GroupTable
+from orbitmq.broker.keeping import Keeper
 from orbitmq.broker.long_poll import LongPolls
+from orbitmq.broker.offset_moved import ToldEvents
 from orbitmq.broker.offsets import OffsetTable
+from orbitmq.broker.overload import Overload
+from orbitmq.broker.pulls import note_outcome
+from orbitmq.broker.queue_locks import QueueLocks
 from orbitmq.broker.stats import BrokerStats
+from orbitmq.broker.store_options import cold_limits, retention_settings, set_core_limits
 from orbitmq.broker.topics import TopicTable
-from orbitmq.config import BrokerSettings
-from orbitmq.core import CoreState, Origin, Queue, ReadResult, handle_one_read
+from orbitmq.config import BrokerSettings, change_settings
+from orbitmq.core import CoreState, Origin, Queue, handle_one_read
 from orbitmq.errors import StoreError
 from orbitmq.metrics import Registry
 from orbitmq.net.connection import Connection, Parts
 from orbitmq.net.turn import Turn
-from orbitmq.store.reading import ColdLimits
 from orbitmq.store.store import Store
 from orbitmq.wire.frame import Frame
 from orbitmq.wire.host import Host, pack_host
@@ -59,6 +66,9 @@ class Tables(NamedTuple):
 class Context:
     """The parts of one broker."""
 
+    changes: SettingChanges
+    """Set by the broker, which knows where its files are."""
+
     def __init__(
         self,
         tables: Tables,
@@ -82,16 +92,28 @@ class Context:
         self.chance = chance
         self.settings = settings
         """The settings in force. A change is a new value: read it where it is used."""
-        self.stats = BrokerStats()
+        self.on_settings_change: list[Callable[[BrokerSettings], None]] = [self._obey]
+        self.boot_ms = clock.wall_ms()
+        self.stats = BrokerStats(
+            core, self.store, settings.broker_cluster_name, clock.monotonic_s()
+        )
         self.region = settings.region_id
         self.recent_bytes = memory_bytes() * settings.access_message_in_memory_max_ratio // 100
         """Records this near to the log's end count as recent."""
         self.store_host = Host("0.0.0.0", 0)  # noqa: S104 - no address yet; see set_store_host
         self.clients = ClientTable(core)
-        self.long_polls = LongPolls(core)
+        self.queue_locks = QueueLocks()
+        note_pull = partial(note_outcome, self)
+        self.long_polls = LongPolls(core, clock, note_pull)
+        self.told_events = ToldEvents()
+        self.on_grown: Callable[[set[Queue]], None] = lambda _queues: None
+        """Called with the queues that have grown, when that may be seen."""
         self.on_connection_closed: Callable[[Connection], None] = lambda _connection: None
-        self.cold_reads = _cold_reads(tables.store, settings)
+        self.cold_reads = ColdReads(
+            tables.store, *cold_limits(settings), clock=clock, note=note_pull
+        )
         self.flusher = Flusher(tables.store, settings, clock, self._after_sync)
+        self.keeper = Keeper((table.file for table in self.tables), self.flusher.finish_removals)
         self._is_sync_flush = settings.flush_disk_type == "SYNC_FLUSH"
         self._sync_timeout_s = settings.sync_flush_timeout / 1000
         self._waiting = WaitingAnswers()
@@ -100,6 +122,11 @@ class Context:
         self._staged: list[tuple[Connection, Parts, bool]] = []
         self._after_write: list[Callable[[StoreError | None], None]] = []
         self._origins: dict[Connection, Origin] = {}
+        self._add_metrics(registry)
+        self.overload = Overload(tables.store, turn, clock, lambda: self.settings, registry)
+        turn.before_write(self.end_turn)
+
+    def _add_metrics(self, registry: Registry) -> None:
         self._write_sizes = registry.histogram(
             "orbitmq_store_write_bytes", "Sizes of the log's writes, one per turn of the loop."
         )
@@ -132,7 +159,22 @@ class Context:
             "Filters by expression that groups have on topics.",
             lambda: len(self.filters),
         )
-        turn.before_write(self.end_turn)
+
+    def change_settings(self, changes: Mapping[str, str]) -> None:
+        """Put changed settings in force; raises SettingError, and then changes nothing."""
+        self.settings = change_settings(self.settings, changes)
+        for tell in self.on_settings_change:
+            tell(self.settings)
+
+    def _obey(self, settings: BrokerSettings) -> None:
+        """Hand on what others keep by themselves."""
+        set_core_limits(self.core, settings)
+        self.topics.obey(settings)
+        self.groups.is_auto_made = settings.auto_create_subscription_group
+        self.cold_reads.change_limits(*cold_limits(settings))
+        self.flusher.change_settings(settings)
+        self.store.cleaner.retention.change(retention_settings(settings))
+        self._sync_timeout_s = settings.sync_flush_timeout / 1000
 
     def set_store_host(self, host: Host) -> None:
         """Say what address records and message ids carry; known when the server listens."""
@@ -153,29 +195,35 @@ class Context:
         self, connection: Connection, data: bytes, start: int
     ) -> tuple[int, Frame | None]:
         """Let the hot core handle what it can of one read (net's ReadFrames)."""
+        core, tail = self.core, self.core.tail
         origin, now_ms = self.origin(connection), self.clock.wall_ms()
+        self.overload.note_read()
         while True:
-            result = handle_one_read(self.core, data, start, origin, now_ms)
-            self._count(connection, result)
-            if result.log_end > self.core.tail.written_offset:
-                self.stage_answers(connection, result.answers)
-            elif result.answers:
-                connection.send_parts(result.answers)
-            is_all = result.used in (start, len(data))  # else the core stopped at its own limit
-            if is_all or result.unknown is not None or connection.is_blocked:
-                return result.used, result.unknown
-            start = result.used
-
-    def _count(self, connection: Connection, result: ReadResult) -> None:
-        self._hot_sends.value += result.sends
-        self._hot_pulls.value += result.pulls
-        connection.traffic.frames.value += result.sends + result.pulls
+            if tail.refusal:
+                start = self.overload.refuse(connection, data, start)
+            result = handle_one_read(core, data, start, origin, now_ms)
+            used, answers, log_end, _, unknown, sends, pulls = result
+            self._hot_sends.value += sends
+            self._hot_pulls.value += pulls
+            connection.traffic.frames.value += sends + pulls
+            if log_end > tail.written_offset:
+                self.stage_answers(connection, answers)
+            elif answers:
+                connection.send_parts(answers)
+            is_all = used in (start, len(data))  # else the core stopped at its own limit
+            if is_all or unknown is not None or connection.is_blocked:
+                return used, unknown
+            start = used
 
     def stage_answers(
         self, connection: Connection, answers: Parts, *, waits_for_sync: bool = True
     ) -> None:
         """Keep answers until the log is written at the end of this turn, and synced if it must."""
         self._staged.append((connection, answers, waits_for_sync))
+        self._turn.request()
+
+    def request_write(self) -> None:
+        """Have what is staged written at the end of this turn, though nobody waits for it."""
         self._turn.request()
 
     def after_write(self, done: Callable[[StoreError | None], None]) -> None:
@@ -189,7 +237,7 @@ class Context:
 
     def end_turn(self) -> None:
         """Write what is staged, let its answers go, wake the pulls that wait for it."""
-        if not self._staged and not self.core.tail.parts and not self._after_write:
+        if not self._staged and not self.core.tail.staged and not self._after_write:
             return
         staged, self._staged = self._staged, []
         after_write, self._after_write = self._after_write, []
@@ -203,6 +251,7 @@ class Context:
                 connection.send_parts(as_refused(answers, str(error)))
             for done in after_write:
                 done(error)
+            self._request_rest()
             return
         except Exception:  # what nobody foresaw: no sender may wait, none may be told "stored"
             for connection, _, _ in staged:
@@ -220,6 +269,13 @@ class Context:
         if self._is_sync_flush:
             self.flusher.want_sync()
         self.long_polls.wake(grown)
+        self.on_grown(grown)
+        self._request_rest()
+
+    def _request_rest(self) -> None:
+        """Have another turn when what was called at the end of this one staged more."""
+        if self.core.tail.staged or self._after_write:
+            self._turn.loop.call_soon(self._turn.request)
 
     # --- Synchronous flush ---
 
@@ -246,6 +302,7 @@ class Context:
         self._waiting.release(self.store.durable_offset)
         self._stored.value = self.store.message_count
         self.long_polls.wake(grown)
+        self.on_grown(grown)
 
     async def close(self) -> None:
         """End what runs beside the loop."""
@@ -257,20 +314,6 @@ class Context:
     def _connection_closed(self, connection: Connection) -> None:
         self._origins.pop(connection, None)
         self.on_connection_closed(connection)
-
-
-def _cold_reads(store: Store, settings: BrokerSettings) -> ColdReads:
-    return ColdReads(
-        store,
-        ColdLimits(
-            settings.max_transfer_count_on_message_in_memory,
-            settings.max_transfer_bytes_on_message_in_memory,
-        ),
-        ColdLimits(
-            settings.max_transfer_count_on_message_in_disk,
-            settings.max_transfer_bytes_on_message_in_disk,
-        ),
-    )
 
 
 def _born_host(connection: Connection) -> bytes:

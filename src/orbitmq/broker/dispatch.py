@@ -11,17 +11,48 @@ from functools import partial
 from types import ModuleType
 
 from orbitmq.broker.context import Context
-from orbitmq.broker.handlers import cleaning, clients, lookups, offsets, pull, send
+from orbitmq.broker.handlers import (
+    cleaning,
+    client_calls,
+    clients,
+    connections,
+    consume_stats,
+    filters,
+    groups,
+    locks,
+    lookups,
+    offsets,
+    pull,
+    queues,
+    resets,
+    runtime,
+    send,
+    send_back,
+    settings,
+    topics,
+)
 from orbitmq.ensure import ensure
 from orbitmq.net.connection import Handler
 
 MODULES: tuple[ModuleType, ...] = (
     cleaning,
+    client_calls,
     clients,
+    connections,
+    consume_stats,
+    groups,
+    filters,
+    locks,
     lookups,
     offsets,
     pull,
+    queues,
+    resets,
+    runtime,
     send,
+    send_back,
+    settings,
+    topics,
 )
 
 

@@ -1,22 +1,43 @@
 """The filters of groups that select by expression: `consumerFilter.json`.
 
-In: the file, ours or the original's. Out: for each topic and group its expression, since when it
-counts, and the bits it sets in extra units of queue entries.
+In: the subscriptions of heartbeats, the groups that left, the file, ours or the original's. Out:
+for each topic and group its expression, since when it counts, and the bits it sets in extra units
+of queue entries.
 
 Rules:
-1. Only groups that filter by SQL92 have an entry.
-2. A filter whose group has been away for 24 hours is forgotten, as in the original.
+1. Only SQL92 subscriptions have an entry, and only those whose expression compiles: to a pull
+   without one the broker says so (27).
+2. A subscription counts when its version is greater than the one that is known. A new expression is
+   a new filter, born now; one that no longer compiles takes its old filter along.
+3. A filter dies when its group's last member leaves or no longer subscribes to its topic; the same
+   version brings it back. Dead for `filterDataCleanTimeSpan` (24 hours), it is forgotten.
+4. After a start every filter is dead until its group comes back, as in the original. Bits that
+   another setting made are made anew, where the original forgets all filters.
+5. Of messages stored before a filter, or these bits of it, was born no bit map speaks. So no birth
+   lies before the store time of a message that is there, also when the clock was set back.
 """
 
+import logging
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 
 from orbitmq.broker.table import TableFile
+from orbitmq.errors import SqlError
+from orbitmq.sql import compile_expression
+from orbitmq.store.bloom import Bloom
+from orbitmq.wire.bodies_client import SQL92, SubscriptionData
 from orbitmq.world.clock import Clock
 from orbitmq.world.files import Files
 
+log = logging.getLogger(__name__)
+
 DEAD_MS_MAX = 24 * 3_600_000
+RESTART_MS = 30_000
+"""So long before a start its filters count as dead: the original's allowance."""
+
+FILTER_COUNT_MAX = 4_096
 
 
 class BloomBits(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -39,6 +60,17 @@ class FilterData(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     client_version: int = 0
     bloom_bits: BloomBits | None = msgspec.field(name="bloomFilterData", default=None)
 
+    def died(self, now_ms: int) -> "FilterData":
+        """Give the filter of a group that left."""
+        dead_ms = max(now_ms, self.born_ms)
+        return msgspec.structs.replace(self, dead_ms=dead_ms, is_dead=True)
+
+    def alive(self, client_version: int) -> "FilterData":
+        """Give the filter of a group that is there."""
+        return msgspec.structs.replace(
+            self, dead_ms=0, is_dead=False, client_version=client_version
+        )
+
 
 class _TopicFilters(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     group_filter_data: dict[str, FilterData] = {}
@@ -52,34 +84,159 @@ class _FilterTable(msgspec.Struct, frozen=True, kw_only=True):
 class FilterTable:
     """All filters of one broker."""
 
-    def __init__(self, files: Files, folder: Path, clock: Clock) -> None:
-        self._filters: dict[tuple[str, str], FilterData] = {}
+    def __init__(
+        self,
+        files: Files,
+        folder: Path,
+        clock: Clock,
+        *,
+        bloom: Bloom | None = None,
+        dead_ms_max: int = DEAD_MS_MAX,
+        stored_ms: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`stored_ms` gives the store time of the newest message: see rule 5."""
+        self._clock = clock
+        self._stored_ms = stored_ms
+        self.version = 0
+        """Another one after each change."""
+        self.bloom = bloom or Bloom()
+        self._dead_ms_max = dead_ms_max
+        self._by_topic: dict[str, dict[str, FilterData]] = {}
+        self._topics_of: dict[str, set[str]] = {}
         self.file = TableFile(files, folder / "consumerFilter.json", self.snapshot)
-        saved = self.file.load(_FilterTable)
-        now_ms = clock.wall_ms()
-        for topic, filters in (saved.by_topic if saved is not None else {}).items():
-            for group, data in filters.group_filter_data.items():
-                if data.is_dead and now_ms - data.dead_ms > DEAD_MS_MAX:
-                    self.file.mark()
-                else:
-                    self._filters[topic, group] = data
+        self._load()
 
     def __len__(self) -> int:
         """How many filters there are."""
-        return len(self._filters)
+        return sum(map(len, self._by_topic.values()))
 
     def find(self, topic: str, group: str) -> FilterData | None:
-        """Give the filter of a group on a topic."""
-        return self._filters.get((topic, group))
+        """Give the filter of a group on a topic, also a dead one."""
+        return self._by_topic.get(topic, {}).get(group)
+
+    def of_topic(self, topic: str) -> list[FilterData]:
+        """Give all filters on a topic, dead ones too: their groups may come back."""
+        return list(self._by_topic.get(topic, {}).values())
+
+    def of_group(self, group: str) -> list[FilterData]:
+        """Give all filters of a group."""
+        return [self._by_topic[topic][group] for topic in self._topics_of.get(group, ())]
+
+    def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
+        """Take in all subscriptions of a group that is there."""
+        wanted = {data.topic: data for data in subscriptions}
+        for data in wanted.values():
+            if data.expression_type == SQL92 and data.sub_string:
+                self._register(group, data)
+        self._let_die(group, self._topics_of.get(group, set()) - wanted.keys())
+
+    def unregister(self, group: str) -> None:
+        """Take note that the last member of a group has left."""
+        self._let_die(group, self._topics_of.get(group, set()))
+
+    def expire(self) -> None:
+        """Forget filters that have been dead for too long."""
+        now_ms = self._clock.wall_ms()
+        for data in [one for groups in self._by_topic.values() for one in groups.values()]:
+            if data.is_dead and now_ms - data.dead_ms > self._dead_ms_max:
+                self._remove(data)
 
     def snapshot(self) -> _FilterTable:
         """Give the whole table as it is saved."""
-        by_topic: dict[str, dict[str, FilterData]] = {}
-        for (topic, group), data in self._filters.items():
-            by_topic.setdefault(topic, {})[group] = data
         return _FilterTable(
             by_topic={
-                topic: _TopicFilters(group_filter_data=filters, topic=topic)
-                for topic, filters in by_topic.items()
+                topic: _TopicFilters(group_filter_data=dict(groups), topic=topic)
+                for topic, groups in self._by_topic.items()
             }
         )
+
+    def _register(self, group: str, data: SubscriptionData) -> None:
+        known = self.find(data.topic, group)
+        if known is None:
+            self._build(group, data)
+        elif data.sub_version <= known.client_version:
+            if data.sub_version == known.client_version and known.is_dead:
+                self._put(known.alive(known.client_version))
+        elif (data.sub_string, data.expression_type) != (known.expression, known.expression_type):
+            self._remove(known)
+            self._build(group, data)
+        else:
+            self._put(known.alive(data.sub_version))
+
+    def _build(self, group: str, data: SubscriptionData) -> None:
+        if not self._is_usable(group, data.topic, data.sub_string):
+            return
+        self._put(
+            FilterData(
+                consumer_group=group,
+                topic=data.topic,
+                expression=data.sub_string,
+                expression_type=data.expression_type,
+                born_ms=self._birth_ms(),
+                client_version=data.sub_version,
+                bloom_bits=self._bits(group, data.topic),
+            )
+        )
+
+    def _is_usable(self, group: str, topic: str, expression: str) -> bool:
+        if len(self) >= FILTER_COUNT_MAX:
+            log.warning("more than %d filters; group %s gets none", FILTER_COUNT_MAX, group)
+            return False
+        try:
+            compile_expression(expression)
+        except SqlError as error:
+            log.info("group %s cannot filter topic %s: %s", group, topic, error)
+            return False
+        return True
+
+    def _bits(self, group: str, topic: str) -> BloomBits:
+        bloom = self.bloom
+        return BloomBits(bit_num=bloom.bit_count, bit_pos=bloom.positions(group, topic))
+
+    def _let_die(self, group: str, topics: Iterable[str]) -> None:
+        now_ms = self._clock.wall_ms()
+        for topic in topics:
+            data = self._by_topic[topic][group]
+            if not data.is_dead:
+                self._put(data.died(now_ms))
+
+    def _put(self, data: FilterData) -> None:
+        self._keep(data)
+        self.file.mark()
+
+    def _birth_ms(self) -> int:
+        return max(self._clock.wall_ms(), self._stored_ms())
+
+    def _keep(self, data: FilterData) -> None:
+        self.version += 1
+        self._by_topic.setdefault(data.topic, {})[data.consumer_group] = data
+        self._topics_of.setdefault(data.consumer_group, set()).add(data.topic)
+
+    def _remove(self, data: FilterData) -> None:
+        self.version += 1
+        groups, topics = self._by_topic[data.topic], self._topics_of[data.consumer_group]
+        del groups[data.consumer_group]
+        topics.discard(data.topic)
+        if not groups:
+            del self._by_topic[data.topic]
+        if not topics:
+            del self._topics_of[data.consumer_group]
+        self.file.mark()
+
+    def _load(self) -> None:
+        saved = self.file.load(_FilterTable)
+        began_ms = self._clock.wall_ms() - RESTART_MS
+        for topic, filters in (saved.by_topic if saved is not None else {}).items():
+            for group, found in filters.group_filter_data.items():
+                data = msgspec.structs.replace(found, topic=topic, consumer_group=group)
+                if self._is_usable(group, topic, data.expression):
+                    self._keep(self._as_started(data, began_ms))
+        self.expire()
+
+    def _as_started(self, data: FilterData, began_ms: int) -> FilterData:
+        if not data.is_dead:
+            data = data.died(began_ms)
+        bits = self._bits(data.consumer_group, data.topic)
+        if data.bloom_bits == bits:
+            return data
+        return msgspec.structs.replace(data, bloom_bits=bits, born_ms=self._birth_ms())

@@ -21,6 +21,7 @@ from orbitmq.core import Queue
 from orbitmq.errors import StoreError
 from orbitmq.store.flush import FlushJob, LogSync
 from orbitmq.store.store import Store
+from orbitmq.store.topic_removal import RemovalJob
 from orbitmq.world.clock import Clock
 from orbitmq.world.threads import Threads
 
@@ -34,6 +35,7 @@ THOROUGH_BYTES = 512 * 1_048_576
 """So much may the log grow before they are synced, too: what the start reads after a power cut."""
 
 LOOK_S = 0.05
+REMOVAL_RETRY_S = 1.0
 
 
 class Flusher:
@@ -57,8 +59,14 @@ class Flusher:
         self._drain: asyncio.Handle | None = None
         self._is_wanted = False
         self._waiting_flush: FlushJob | None = None
+        self._removal_waiting: list[asyncio.Future[None]] = []
+        self._removal_due_s = 0.0
         self._synced_s = self._flushed_s = self._thorough_s = clock.monotonic_s()
         self._flushed_offset = self._thorough_offset = store.tail.visible_offset
+
+    def change_settings(self, settings: BrokerSettings) -> None:
+        """Keep other intervals from now on."""
+        self._settings = settings
 
     def start(self) -> None:
         """Begin to look after the store, on the running loop."""
@@ -84,6 +92,37 @@ class Flusher:
         self._is_wanted = True
         self._sync(0)
 
+    async def finish_removals(self) -> None:
+        """Return when the files of removed topics are gone; raises why they could not go."""
+        if not self._store.is_removing:
+            return
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._removal_waiting.append(waiting)
+        self._remove()
+        await waiting
+
+    def _remove(self) -> None:
+        """Begin the removal that is due; after a flush when one is under way."""
+        job = self._store.begin_removal()
+        if job is not None:
+            self._run(self._flush_thread, job.run, lambda _: self._removal_done(job))
+
+    def _removal_done(self, job: RemovalJob) -> None:
+        waiting, self._removal_waiting = self._removal_waiting, []
+        error: StoreError | None = None
+        try:
+            self._store.finish_removal(job)
+        except StoreError as failed:
+            error = failed
+            self._removal_due_s = self._clock.monotonic_s() + REMOVAL_RETRY_S
+            log.error("files of removed topics could not be removed, will try again: %s", error)
+        if error is None and self._store.is_removing:  # more were removed meanwhile
+            self._removal_waiting = waiting
+            self._remove()
+            return
+        for future in [future for future in waiting if not future.done()]:
+            future.set_exception(error) if error is not None else future.set_result(None)
+
     def _look(self) -> None:
         """See what is due; called again and again."""
         self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look)
@@ -94,6 +133,8 @@ class Flusher:
             is_old = age_ms >= settings.flush_commit_log_thorough_interval
             is_old |= self._store.unsynced_ms * 2 >= settings.unsynced_millis_max
             self._sync(0 if is_old else settings.flush_commit_log_least_pages)
+        if self._store.is_removing and now_s >= self._removal_due_s:
+            self._remove()
         self._look_at_flush(now_s)
         number = self._store.begin_reserve()
         if number is not None:

@@ -1,17 +1,34 @@
 """A pull that passed its checks, and how its outcome is answered.
 
 In: what to look for in which queue, and what was gathered. Out: the answer's bytes, records as
-views of the log. One table maps the outcome of a look to the response code.
+views of the log; the figures and the event that go with it. One table maps the outcome of a look to
+the response code.
 """
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from orbitmq.broker.offset_moved import note_offset_moved
 from orbitmq.core import Gathered, PullStatus, Queue
 from orbitmq.net.connection import Parts
+from orbitmq.store.queue_ext import Unit
+from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, encode_command, reply_to
 from orbitmq.wire.fields import write_header
 from orbitmq.wire.headers_client import PullMessageAnswer
+from orbitmq.wire.record import log_offset_of
+
+if TYPE_CHECKING:
+    from orbitmq.broker.context import Context
+
+RecordFilter = Callable[[memoryview], bool]
+"""Whether a whole record passes."""
+
+UnitFilter = Callable[[Unit], bool]
+"""Whether a record may pass, by its extra unit."""
 
 _CODES = {
     PullStatus.FOUND: ResponseCode.SUCCESS,
@@ -25,6 +42,15 @@ _CODES = {
 }
 
 
+class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
+    """Which broker a consumer is told to ask next (slaveReadEnable)."""
+
+    usual_id: int
+    slow_id: int
+    """For those that read records before `slow_offset`, which are on the disk only."""
+    slow_offset: int
+
+
 class Pull(msgspec.Struct, frozen=True, kw_only=True):
     """What a checked pull asks for."""
 
@@ -33,6 +59,12 @@ class Pull(msgspec.Struct, frozen=True, kw_only=True):
     queue_offset: int
     count_max: int
     codes: frozenset[int] | None
+    group: str = ""
+    accepts: RecordFilter | None = None
+    may_accept: UnitFilter | None = None
+    bytes_max: int | None = None
+    """When the client wants less than the broker allows."""
+    suggestion: Suggestion | None = None
 
 
 def pull_code(pull: Pull, found: Gathered) -> ResponseCode:
@@ -52,7 +84,7 @@ def found_parts(pull: Pull, found: Gathered) -> Parts:
         found.status.value,
         fields=write_header(
             PullMessageAnswer(
-                suggested_broker_id=0,
+                suggested_broker_id=_suggested_id(pull.suggestion, found),
                 next_begin_offset=found.next_offset,
                 min_offset=pull.queue.min_offset,
                 max_offset=pull.queue.readable_offset,
@@ -62,3 +94,24 @@ def found_parts(pull: Pull, found: Gathered) -> Parts:
     frame = encode_command(reply)
     length = int.from_bytes(frame[:4], "big") + found.size
     return [length.to_bytes(4, "big") + frame[4:], *found.parts]
+
+
+def note_outcome(context: "Context", pull: Pull, found: Gathered) -> None:
+    """Count what a pull got, and tell of an offset that its queue does not have."""
+    topic = pull.queue.topic
+    if found.status is PullStatus.FOUND:
+        context.stats.note_got(topic, pull.group, found.message_count, found.size)
+        return
+    context.stats.note_missed()
+    if pull_code(pull, found) is ResponseCode.PULL_OFFSET_MOVED:
+        queue = MessageQueue(topic, context.settings.broker_name, pull.queue.queue_id)
+        note_offset_moved(context, pull.group, queue, pull.queue_offset, found.next_offset)
+
+
+def _suggested_id(suggestion: Suggestion | None, found: Gathered) -> int:
+    """Give the master, unless slaves may be read and the records are far behind."""
+    if suggestion is None:
+        return 0
+    if found.parts and log_offset_of(found.parts[-1]) < suggestion.slow_offset:
+        return suggestion.slow_id
+    return suggestion.usual_id

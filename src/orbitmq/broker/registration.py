@@ -1,22 +1,33 @@
 """Telling every name server about this broker: at start, every 30 s, on every change, at the end.
 
-In: the topic table and who we are. Out: register and unregister requests to each name server.
+In: the topic table and who we are. Out: register and unregister requests to each name server; from
+their answers, which topics are ordered.
 
 Rules:
-1. The body is made once and goes to all name servers at the same time; each may fail by itself.
-2. Changes that come while a round is under way are told in the next round, not one by one.
-3. A name server that fails is reported once, and once more when it answers again.
+1. Each name server has its own rounds: one that fails or hangs delays no other. It is reported
+   once, and once more when it answers again; meanwhile it is tried every few seconds.
+2. A round begins with the table as it is then. Changes that come while one is under way are told in
+   the next, which begins at once: the last word is always the newest table, with its version.
+3. With forceRegister off, a round without a change asks first whether the name server knows this
+   version already (322).
+4. While brokerPermission is not read and write, topics are registered with it as their permission,
+   as 4.9 does.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
-from orbitmq.errors import MQError
+from orbitmq.config import BrokerSettings
+from orbitmq.errors import MQError, RemoteProtocolError
 from orbitmq.net.peer import Peer
+from orbitmq.wire.advertised import FIELD as ADVERTISED
 from orbitmq.wire.bodies_namesrv import (
+    PERM_READ,
+    PERM_WRITE,
+    KVTable,
     RegisterBrokerBody,
     TopicConfigTable,
     body_crc32,
@@ -24,13 +35,25 @@ from orbitmq.wire.bodies_namesrv import (
 )
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
-from orbitmq.wire.fields import write_header
-from orbitmq.wire.headers_namesrv import RegisterBroker, UnregisterBroker
+from orbitmq.wire.fastjson import read_json, write_json
+from orbitmq.wire.fields import read_header, write_header
+from orbitmq.wire.headers_namesrv import (
+    QueryDataVersion,
+    QueryDataVersionAnswer,
+    RegisterBroker,
+    UnregisterBroker,
+)
 
 log = logging.getLogger(__name__)
 
-TIMEOUT_S = 6.0
-"""registerBrokerTimeoutMills of the original."""
+TOLD_S = 2.0
+"""So long an answer to an operator waits for name servers: his tool gives up after 5 s."""
+
+RETRY_S = 5.0
+LOOP_TOPICS_MAX = 500
+"""A body of more topics is made in a thread."""
+
+_READ_WRITE = PERM_READ | PERM_WRITE
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,51 +64,70 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     broker_id: int
     address: str
     ha_address: str
+    advertised: str = ""
+    """Addresses for clients from elsewhere; see wire.advertised."""
+
+
+class _Line:
+    """One name server, and who waits until it was told."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self.changed = asyncio.Event()
+        self.waiting: list[asyncio.Future[None]] = []
+        self.is_failing = False
+
+    def take_waiting(self) -> list[asyncio.Future[None]]:
+        """Begin a round: whoever comes from now on waits for the next."""
+        self.changed.clear()
+        waiting, self.waiting = self.waiting, []
+        return waiting
 
 
 class Registration:
     """Keeps all name servers informed."""
 
     def __init__(
-        self, identity: Identity, topics: Callable[[], TopicConfigTable], peers: list[Peer]
+        self,
+        identity: Identity,
+        topics: Callable[[], TopicConfigTable],
+        peers: list[Peer],
+        settings: Callable[[], BrokerSettings],
+        on_order_topics: Callable[[Mapping[str, str]], None] = lambda _topics: None,
     ) -> None:
         self._identity = identity
         self._topics = topics
-        self._peers = peers
-        self._failing: set[str] = set()
-        self._changed = asyncio.Event()
+        self._lines = [_Line(peer) for peer in peers]
+        self._settings = settings
+        self._on_order_topics = on_order_topics
 
     def note_change(self) -> None:
-        """Have the next round start at once."""
-        self._changed.set()
+        """Have the next rounds start at once."""
+        for line in self._lines:
+            line.changed.set()
 
-    async def keep_registered(self, period_s: float) -> None:
+    async def told(self) -> None:
+        """Return when every name server knows the table as it is now, or failed, or after 2 s."""
+        loop = asyncio.get_running_loop()
+        waiting = []
+        for line in self._lines:
+            future = loop.create_future()
+            line.waiting.append(future)
+            waiting.append(future)
+        self.note_change()
+        if waiting:
+            await asyncio.wait(waiting, timeout=TOLD_S)
+
+    async def keep_registered(self) -> None:
         """Register again and again until cancelled."""
-        while True:
-            try:
-                async with asyncio.timeout(period_s):
-                    await self._changed.wait()
-            except TimeoutError:
-                pass
-            await self.register()
+        if self._lines:
+            await asyncio.gather(*(self._keep(line) for line in self._lines))
+        else:
+            await asyncio.Event().wait()
 
     async def register(self) -> None:
         """Do one round; returns when every name server has answered or failed."""
-        self._changed.clear()
-        identity = self._identity
-        registered = RegisterBrokerBody(topics=self._topics(), filter_server_list=[])
-        body = write_register_body(registered, compressed=False)
-        fields = write_header(
-            RegisterBroker(
-                broker_name=identity.name,
-                broker_addr=identity.address,
-                cluster_name=identity.cluster,
-                ha_server_addr=identity.ha_address,
-                broker_id=identity.broker_id,
-                body_crc32=body_crc32(body),
-            )
-        )
-        await self._tell_all(RequestCode.REGISTER_BROKER, fields, body)
+        await asyncio.gather(*(self._round(line, is_forced=True) for line in self._lines))
 
     async def unregister(self) -> None:
         """Say goodbye to every name server."""
@@ -98,32 +140,113 @@ class Registration:
                 broker_id=identity.broker_id,
             )
         )
-        await self._tell_all(RequestCode.UNREGISTER_BROKER, fields, b"")
-        for peer in self._peers:
-            peer.close()
+        request = Command(RequestCode.UNREGISTER_BROKER, fields=fields)
+        await asyncio.gather(*(self._call(line, request) for line in self._lines))
+        for line in self._lines:
+            line.peer.close()
 
-    async def _tell_all(self, code: RequestCode, fields: dict[str, str], body: bytes) -> None:
-        calls = (self._tell(peer, code, fields, body) for peer in self._peers)
-        await asyncio.gather(*calls)
+    async def _keep(self, line: _Line) -> None:
+        while True:
+            settings = self._settings()
+            period_s = settings.register_name_server_period / 1000
+            is_changed = True
+            try:
+                async with asyncio.timeout(min(period_s, RETRY_S) if line.is_failing else period_s):
+                    await line.changed.wait()
+            except TimeoutError:
+                is_changed = line.is_failing
+            await self._round(line, is_forced=is_changed or settings.force_register)
 
-    async def _tell(
-        self, peer: Peer, code: RequestCode, fields: dict[str, str], body: bytes
-    ) -> None:
+    async def _round(self, line: _Line, *, is_forced: bool) -> None:
+        waiting = line.take_waiting()
         try:
-            answer = await peer.call(Command(code, fields=dict(fields), body=body), TIMEOUT_S)
-        except MQError as error:
-            self._report(peer.address, str(error))
-            return
-        self._report(
-            peer.address,
-            None if answer.code == ResponseCode.SUCCESS else answer.remark or "refused",
-        )
+            table = self._topics()
+            if is_forced or await self._is_needed(line, table):
+                await self._register(line, table)
+        finally:
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
 
-    def _report(self, address: str, failure: str | None) -> None:
-        if failure is None:
-            if address in self._failing:
-                self._failing.discard(address)
-                log.info("name server %s answers again", address)
-        elif address not in self._failing:
-            self._failing.add(address)
-            log.warning("name server %s: %s; will try again", address, failure)
+    async def _register(self, line: _Line, table: TopicConfigTable) -> None:
+        identity, settings = self._identity, self._settings()
+        is_big = len(table.topic_config_table) > LOOP_TOPICS_MAX
+        body = await asyncio.to_thread(_body, table, settings) if is_big else _body(table, settings)
+        fields = write_header(
+            RegisterBroker(
+                broker_name=identity.name,
+                broker_addr=identity.address,
+                cluster_name=identity.cluster,
+                ha_server_addr=identity.ha_address,
+                broker_id=identity.broker_id,
+                compressed=settings.compressed_register,
+                body_crc32=body_crc32(body),
+            )
+        )
+        if identity.advertised:
+            fields[ADVERTISED] = identity.advertised
+        request = Command(RequestCode.REGISTER_BROKER, fields=fields, body=body)
+        answer = await self._call(line, request)
+        if answer is not None and answer.body:
+            self._take_order_topics(line, answer.body)
+
+    def _take_order_topics(self, line: _Line, body: bytes) -> None:
+        """Obey the name server's table of ordered topics."""
+        try:
+            self._on_order_topics(read_json(body, KVTable).table)
+        except RemoteProtocolError as error:
+            log.warning("name server %s: %s", line.peer.address, error.detail)
+
+    async def _is_needed(self, line: _Line, table: TopicConfigTable) -> bool:
+        """Ask whether the name server knows another version of the table, or none."""
+        identity = self._identity
+        fields = write_header(
+            QueryDataVersion(
+                broker_name=identity.name,
+                broker_addr=identity.address,
+                cluster_name=identity.cluster,
+                broker_id=identity.broker_id,
+            )
+        )
+        body = write_json(table.data_version, standard=False)
+        request = Command(RequestCode.QUERY_DATA_VERSION, fields=fields, body=body)
+        answer = await self._call(line, request)
+        try:
+            return answer is None or read_header(QueryDataVersionAnswer, answer.fields).changed
+        except RemoteProtocolError:
+            return True
+
+    async def _call(self, line: _Line, request: Command) -> Command | None:
+        """Ask a name server; None, reported, when it does not answer or refuses."""
+        timeout_s = self._settings().register_broker_timeout_mills / 1000
+        request = msgspec.structs.replace(request, fields=dict(request.fields))
+        failure: str | None = None
+        answer: Command | None = None
+        try:
+            answer = await line.peer.call(request, timeout_s)
+            if answer.code != ResponseCode.SUCCESS:
+                failure, answer = answer.remark or "refused", None
+        except MQError as error:
+            failure = str(error)
+        self._report(line, failure)
+        return answer
+
+    def _report(self, line: _Line, failure: str | None) -> None:
+        if failure is None and line.is_failing:
+            log.info("name server %s answers again", line.peer.address)
+        elif failure is not None and not line.is_failing:
+            log.warning("name server %s: %s; will try again", line.peer.address, failure)
+        line.is_failing = failure is not None
+
+
+def _body(table: TopicConfigTable, settings: BrokerSettings) -> bytes:
+    """Give the body of a register request."""
+    perm = settings.broker_permission
+    if perm & _READ_WRITE != _READ_WRITE:
+        topics = {
+            name: msgspec.structs.replace(config, perm=perm)
+            for name, config in table.topic_config_table.items()
+        }
+        table = msgspec.structs.replace(table, topic_config_table=topics)
+    registered = RegisterBrokerBody(topics=table, filter_server_list=[])
+    return write_register_body(registered, compressed=settings.compressed_register)

@@ -1,26 +1,268 @@
-"""What a broker has done: messages taken in and given out, by topic and group.
+"""What a broker has done: messages taken in, given out and sent back, by topic and group.
 
-In: counts from the handlers. Out: totals, for metrics and for the tables that tools read.
+In: counts that queues and the core keep anyway, and those of the handlers. Out: totals, rates and
+the figures that tools ask for by name (315).
+
+Rules:
+1. The hot path counts what it must once a record (bytes) or once a pull; all else is looked up when
+   sampled, in slices that hold up nobody.
+2. Tables are bounded: SERIES_MAX topics and as many pairs of topic and group. Above half of it the
+   figures of what is gone, or idle for a day, are forgotten; else with autoDeleteUnusedStats only.
+3. As in the original, totals begin at zero with the process.
+4. Of the original's names these are kept: puts by topic, gets and messages sent back by topic and
+   group, puts and gets of the broker, puts by queue of the delay levels. The others (fallen behind,
+   latency of gets, accounting) answer "not exist", as they do there when nothing was counted.
 """
 
-from collections import Counter
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from orbitmq.broker.stats_windows import SAMPLE_S, ZERO, Series, Totals
+from orbitmq.core import CoreState, Queue
+from orbitmq.store.store import Store
+from orbitmq.wire.bodies_runtime import BrokerStatsData
+from orbitmq.wire.names import SCHEDULE_TOPIC
+
+SERIES_MAX = 10_000
+SLICE = 500
+"""Topics or groups that are sampled in one go: less than a millisecond's work."""
+
+RATE_SPANS_S = (10, 60, 600)
+_RATES_LENGTH = RATE_SPANS_S[-1] // SAMPLE_S + 2
+
+_COUNT, _SIZE = 0, 1
+_NAMES = {
+    "TOPIC_PUT_NUMS": ("topic", _COUNT),
+    "TOPIC_PUT_SIZE": ("topic", _SIZE),
+    "GROUP_GET_NUMS": ("group", _COUNT),
+    "GROUP_GET_SIZE": ("group", _SIZE),
+    "SNDBCK_PUT_NUMS": ("sent_back", _COUNT),
+    "BROKER_PUT_NUMS": ("broker_put", _COUNT),
+    "BROKER_GET_NUMS": ("broker_get", _COUNT),
+    "QUEUE_PUT_NUMS": ("queue", _COUNT),
+    "QUEUE_PUT_SIZE": ("queue", _SIZE),
+}
+"""The original's names: which table, and which of its totals."""
+
+
+class Moment(NamedTuple):
+    """The broker's totals at one time."""
+
+    at_s: float
+    put: int = 0
+    got: int = 0
+    """Messages that pulls got."""
+    found: int = 0
+    """Pulls that got any."""
+    missed: int = 0
+
+
+class Rate(NamedTuple):
+    """What was done a second, over some time; the names are those of Moment."""
+
+    put: float
+    got: float
+    found: float
+    missed: float
 
 
 class BrokerStats:
-    """The counts of one broker since its start."""
+    """The figures of one broker."""
 
-    def __init__(self) -> None:
-        self.got_count: Counter[tuple[str, str]] = Counter()
-        """(topic, group) to messages given to the group's pulls."""
-        self.got_bytes: Counter[tuple[str, str]] = Counter()
-        self.sent_back_count: Counter[tuple[str, str]] = Counter()
-        """(topic, group) to messages that the group gave back for a retry."""
+    def __init__(self, core: CoreState, store: Store, cluster: str, now_s: float) -> None:
+        self._core = core
+        self._store = store
+        self._cluster = cluster
+        self._sent_back: dict[str, int] = {}
+        self._sent_back_count = 0
+        self._missed = 0
+        self._forgotten = ZERO
+        """What pulls got whose own figures were forgotten."""
+        self._tables: dict[str, dict[str, Series]] = {table: {} for table, _ in _NAMES.values()}
+        self._number = 0
+        self._moments = deque([Moment(now_s)], maxlen=_RATES_LENGTH)
+        self._put_counts_us = list(store.stats.put_counts_us)
+        self.put_ms_percentiles = (0.0, 0.0)
+        """How long 99 and 99.9 % of the puts of the last whole minute took at most."""
+        self._day = 0
+        self.put_mornings = (0, 0)
+        """What was put until yesterday's and until this morning."""
+        self.got_mornings = (0, 0)
+
+    # --- Counting ---
 
     def note_got(self, topic: str, group: str, count: int, size: int) -> None:
-        """Count messages that a pull got."""
-        self.got_count[topic, group] += count
-        self.got_bytes[topic, group] += size
+        """Count the messages that one pull got."""
+        self._core.note_got(topic, group, count, size)
+
+    def note_missed(self) -> None:
+        """Count a pull that found nothing."""
+        self._missed += 1
 
     def note_sent_back(self, topic: str, group: str) -> None:
         """Count a message that a consumer could not deal with."""
-        self.sent_back_count[topic, group] += 1
+        key = f"{topic}@{group}"
+        self._sent_back_count += 1
+        if key in self._sent_back or len(self._sent_back) < SERIES_MAX:
+            self._sent_back[key] = self._sent_back.get(key, 0) + 1
+
+    # --- Totals and rates ---
+
+    def totals(self, now_s: float) -> Moment:
+        """Give the broker's totals now."""
+        gots = [*self._core.got.values(), self._core.got_other]
+        return Moment(
+            now_s,
+            self._store.message_count,
+            self._forgotten.messages + sum(got.count for got in gots),
+            self._forgotten.times + sum(got.pulls for got in gots),
+            self._missed,
+        )
+
+    def rates(self, now_s: float) -> list[Rate]:
+        """Give the rates of the last 10 s, minute and 10 minutes, or of the time since the start.
+
+        The time looked at is up to 10 s longer: it begins with a sampling.
+        """
+        now = self.totals(now_s)
+        return [_rate(self._before(now_s - span_s), now) for span_s in RATE_SPANS_S]
+
+    def _before(self, at_s: float) -> Moment:
+        """Give the last moment that is not after `at_s`, or the first one there is."""
+        return next((one for one in reversed(self._moments) if one.at_s <= at_s), self._moments[0])
+
+    # --- Figures by name ---
+
+    def view(self, name: str | None, key: str | None) -> BrokerStatsData | None:
+        """Give a figure of the original's name, or None when nothing was counted under it."""
+        if name not in _NAMES or key is None:
+            return None
+        table, place = _NAMES[name]
+        series = self._tables[table].get(key)
+        if series is not None:
+            return series.view(place)
+        return BrokerStatsData() if self._is_counted(table, key) else None
+
+    def _is_counted(self, table: str, key: str) -> bool:
+        """Whether there is something that the next sampling will show."""
+        if table == "topic":
+            topic = self._core.topics.get(key)
+            return topic is not None and _put(topic.queues.values()).messages > 0
+        if table == "group":
+            topic_name, _, group = key.rpartition("@")
+            return (topic_name, group) in self._core.got
+        if table == "sent_back":
+            return key in self._sent_back
+        return table != "queue" and key == self._cluster
+
+    # --- Sampling ---
+
+    def sampling(self, now_s: float, now_ms: int, *, is_forgetful: bool) -> Iterator[None]:
+        """Sample everything; yields between slices, so that others get their turn.
+
+        `is_forgetful` forgets topics and groups that are gone. Call it each SAMPLE_S seconds.
+        """
+        self._number += 1
+        self._moments.append(moment := self.totals(now_s))
+        # 36 puts a message that its delivery puts again: the original counts the latter only.
+        put = Totals(moment.put - self._sent_back_count)
+        self._sample("broker_put", self._cluster, now_ms, put)
+        self._sample("broker_get", self._cluster, now_ms, Totals(moment.got))
+        for key, count in list(self._sent_back.items()):
+            self._sample("sent_back", key, now_ms, Totals(count, 0, count))
+        yield
+        for number, topic in enumerate(list(self._core.topics.values())):
+            self._sample("topic", topic.name, now_ms, _put(topic.queues.values()))
+            if number % SLICE == SLICE - 1:
+                yield
+        for number, ((name, group), got) in enumerate(list(self._core.got.items())):
+            totals = Totals(got.count, got.size, got.pulls)
+            self._sample("group", f"{name}@{group}", now_ms, totals)
+            if number % SLICE == SLICE - 1:
+                yield
+        self._sample_delay_levels(now_ms)
+        if self._number % (60 // SAMPLE_S) == 0:
+            self._note_put_times()
+        yield
+        self._forget(is_forgetful=is_forgetful)
+
+    def _sample(self, table: str, key: str, now_ms: int, totals: Totals) -> None:
+        rows = self._tables[table]
+        series = rows.get(key)
+        if series is None:
+            if totals == ZERO or len(rows) >= SERIES_MAX:
+                return
+            series = rows[key] = Series()
+        series.sample(self._number, now_ms, totals)
+
+    def _sample_delay_levels(self, now_ms: int) -> None:
+        topic = self._core.topics.get(SCHEDULE_TOPIC)
+        for queue in list(topic.queues.values()) if topic is not None else ():
+            key = f"{SCHEDULE_TOPIC}@{queue.queue_id}"
+            self._sample("queue", key, now_ms, _put([queue]))
+
+    def _note_put_times(self) -> None:
+        counts = list(self._store.stats.put_counts_us)
+        grown = [after - before for before, after in zip(self._put_counts_us, counts, strict=True)]
+        self._put_counts_us = counts
+        self.put_ms_percentiles = (_percentile_ms(grown, 0.99), _percentile_ms(grown, 0.999))
+
+    def _forget(self, *, is_forgetful: bool) -> None:
+        topics = self._tables["topic"]
+        is_tight = len(topics) * 2 > SERIES_MAX
+        for key in list(topics) if is_forgetful or is_tight else ():
+            if key not in self._core.topics:
+                del topics[key]
+        got = self._core.got
+        is_tight = len(got) * 2 > SERIES_MAX
+        for topic, group in list(got) if is_forgetful or is_tight else ():
+            is_gone = topic not in self._core.topics or group not in self._core.groups
+            series = self._tables["group"].get(f"{topic}@{group}")
+            if is_gone or (is_tight and series is not None and series.is_idle):
+                self._forget_group(topic, group)
+
+    def _forget_group(self, topic: str, group: str) -> None:
+        got, before = self._core.got.pop((topic, group)), self._forgotten
+        self._forgotten = Totals(
+            before.messages + got.count, before.size + got.size, before.times + got.pulls
+        )
+        self._tables["group"].pop(f"{topic}@{group}", None)
+        self._tables["sent_back"].pop(f"{topic}@{group}", None)
+        self._sent_back.pop(f"{topic}@{group}", None)
+
+    def note_day(self, day: int) -> None:
+        """Keep the totals of a morning when `day`, a date as a number, is another one."""
+        if self._day and day != self._day:
+            now = self.totals(0.0)
+            self.put_mornings = (self.put_mornings[1], now.put)
+            self.got_mornings = (self.got_mornings[1], now.got)
+        self._day = day
+
+
+def _put(queues: Iterable[Queue]) -> Totals:
+    count = size = 0
+    for queue in queues:
+        count += queue.put_count
+        size += queue.put_bytes
+    return Totals(count, size, count)
+
+
+def _percentile_ms(counts: list[int], part: float) -> float:
+    """Give an upper bound of what `part` of the values is below; `counts` is by bits of them."""
+    wanted, seen = sum(counts) * part, 0
+    for bits, count in enumerate(counts):
+        seen += count
+        if count and seen >= wanted:
+            return float(1 << bits) / 1000
+    return 0.0
+
+
+def _rate(first: Moment, last: Moment) -> Rate:
+    took_s = max(last.at_s - first.at_s, 1e-3)
+    return Rate(
+        put=(last.put - first.put) / took_s,
+        got=(last.got - first.got) / took_s,
+        found=(last.found - first.found) / took_s,
+        missed=(last.missed - first.missed) / took_s,
+    )

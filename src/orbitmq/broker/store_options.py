@@ -1,13 +1,18 @@
-"""From the broker's settings to what the store wants to be told.
+"""From the broker's settings to what the store and the hot core want to be told.
 
-In: BrokerSettings. Out: StoreOptions, RetentionSettings, the delays of the levels; or SettingError.
+In: BrokerSettings. Out: StoreOptions, RetentionSettings, limits, the delays of the levels; or
+SettingError.
 Rule: the store knows no setting's key; this is the one place that translates.
 """
 
 from orbitmq.config import BrokerSettings
+from orbitmq.core import CoreState
 from orbitmq.errors import SettingError
 from orbitmq.store.options import StoreOptions
-from orbitmq.store.retention import RetentionSettings
+from orbitmq.store.reading import ColdLimits
+from orbitmq.store.retention import RetentionSettings, parse_hours
+from orbitmq.store.store import largest_body
+from orbitmq.wire.bodies_namesrv import PERM_READ
 from orbitmq.world.machine import memory_bytes
 
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -22,6 +27,8 @@ def store_options(settings: BrokerSettings) -> StoreOptions:
         index_entry_count=settings.max_index_num,
         is_indexed=settings.message_index_enable,
         delays_ms=parse_delays(settings.message_delay_level),
+        is_extended=settings.enable_consume_queue_ext,
+        extra_file_size=settings.mapped_file_size_consume_queue_ext,
         is_sync_flush=settings.flush_disk_type == "SYNC_FLUSH",
         unsynced_bytes_max=settings.unsynced_bytes_max,
         unsynced_ms_max=settings.unsynced_millis_max,
@@ -40,6 +47,37 @@ def retention_settings(settings: BrokerSettings) -> RetentionSettings:
         is_forcible=settings.clean_file_forcibly_enable,
         least_free_bytes=settings.disk_free_bytes_least,
     )
+
+
+def set_core_limits(core: CoreState, settings: BrokerSettings) -> None:
+    """Tell the hot core how large messages and answers may be, and what answers say."""
+    core.set_answer(settings.region_id, is_traced=settings.trace_on)
+    core.body_size_max = min(settings.max_message_size, largest_body(core.tail.file_size))
+    core.pull_count_max = settings.max_transfer_count_on_message_in_memory
+    core.pull_bytes_max = settings.max_transfer_bytes_on_message_in_memory
+    core.is_pull_plain = bool(settings.broker_permission & PERM_READ) and not (
+        settings.filter_support_retry or settings.slave_read_enable
+    )
+
+
+def cold_limits(settings: BrokerSettings) -> tuple[ColdLimits, ColdLimits]:
+    """Give how much one answer takes from the files: of recent messages, and of old ones."""
+    return (
+        ColdLimits(
+            settings.max_transfer_count_on_message_in_memory,
+            settings.max_transfer_bytes_on_message_in_memory,
+        ),
+        ColdLimits(
+            settings.max_transfer_count_on_message_in_disk,
+            settings.max_transfer_bytes_on_message_in_disk,
+        ),
+    )
+
+
+def check_settings(settings: BrokerSettings) -> None:
+    """Raise SettingError for texts that say nothing to the store."""
+    parse_hours(settings.delete_when)
+    parse_delays(settings.message_delay_level)
 
 
 def parse_delays(text: str) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 In: the broker's settings. Out: topic settings with the original's names, queue counts and
 permissions. Topics of features that do not exist yet come with them.
+Rule: nobody makes or deletes these by a request; `system_topic_names` says which they are.
 """
 
 from orbitmq.config.broker import BrokerSettings
@@ -9,10 +10,17 @@ from orbitmq.wire.bodies_namesrv import PERM_INHERIT, PERM_READ, PERM_WRITE, Top
 from orbitmq.wire.names import (
     BENCHMARK_TOPIC,
     OFFSET_MOVED_TOPIC,
+    SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
+    SYSTEM_TOPICS,
     TEMPLATE_TOPIC,
+    broker_topics,
+    is_system_topic,
     reply_topic,
 )
+
+SCHEDULE_QUEUE_COUNT = 18
+"""As the original gives it, whatever its levels are; a level's queue is used all the same."""
 
 _READ_WRITE = PERM_READ | PERM_WRITE
 _TEMPLATE = _READ_WRITE | PERM_INHERIT
@@ -23,15 +31,33 @@ def system_topics(settings: BrokerSettings) -> list[TopicConfig]:
     cluster = settings.broker_cluster_name
     topics = [
         _topic(SELF_TEST_TOPIC, 1, _READ_WRITE),
+        _topic(SCHEDULE_TOPIC, SCHEDULE_QUEUE_COUNT, _READ_WRITE),
         _topic(BENCHMARK_TOPIC, 1024, _READ_WRITE),
-        _topic(cluster, 16, _TEMPLATE),
-        _topic(settings.broker_name, 1, _TEMPLATE),
+        _topic(cluster, 16, _template_perm(is_open=settings.cluster_topic_enable)),
+        _topic(settings.broker_name, 1, _template_perm(is_open=settings.broker_topic_enable)),
         _topic(OFFSET_MOVED_TOPIC, 1, _READ_WRITE),
         _topic(reply_topic(cluster), 1, _READ_WRITE),
     ]
     if settings.auto_create_topic_enable:
         topics.append(_topic(TEMPLATE_TOPIC, settings.default_topic_queue_nums, _TEMPLATE))
+    if settings.trace_topic_enable:
+        topics.append(_topic(settings.msg_trace_topic_name, 1, _READ_WRITE))
     return topics
+
+
+def _template_perm(*, is_open: bool) -> int:
+    """Give a template's permission: one that is closed still makes topics, which nobody can use."""
+    return _TEMPLATE if is_open else PERM_INHERIT
+
+
+def system_topic_names(settings: BrokerSettings) -> set[str]:
+    """Give the names that are the system's at this broker."""
+    return {*SYSTEM_TOPICS, *broker_topics(settings.broker_cluster_name, settings.broker_name)}
+
+
+def belongs_to_system(topic: str, settings: BrokerSettings) -> bool:
+    """Whether a topic is no operator's business."""
+    return is_system_topic(topic) or topic in system_topic_names(settings)
 
 
 def _topic(name: str, queue_count: int, perm: int) -> TopicConfig:

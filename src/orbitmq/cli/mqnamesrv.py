@@ -14,9 +14,9 @@ Rules:
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 from orbitmq.cli.namesrv import NamesrvService, load_start
+from orbitmq.cli.original_words import OriginalParser, WrongArguments, read_words
 from orbitmq.cli.process import complain, log_to_stderr, read_settings_file, say, serve
 from orbitmq.config import NamesrvSettings, load_settings, render_properties
 from orbitmq.errors import MQError, StoreError
@@ -37,15 +37,6 @@ examples:
 """
 
 
-class _WrongArguments(Exception):
-    """The command line cannot be read."""
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise _WrongArguments(message)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; give its exit code."""
     try:
@@ -53,14 +44,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except StoreError as error:
         complain(COMMAND, error)
         return EXIT_NOT_MADE
-    except (_WrongArguments, MQError) as error:
+    except (WrongArguments, MQError) as error:
         complain(COMMAND, error)
         return EXIT_WRONG
 
 
 def _run(arguments: list[str]) -> int:
     parsed, rest = make_parser().parse_known_args(arguments)
-    overrides = _read_overrides(rest)
+    overrides = read_words(rest)
     load_settings(NamesrvSettings, {}, overrides, strict=True)  # rule 3
     files = SystemFiles()
     properties = read_settings_file(files, parsed.file)
@@ -89,7 +80,7 @@ class _Service(NamesrvService):
 
 def make_parser() -> argparse.ArgumentParser:
     """Give the parser of the command line."""
-    parser = _Parser(
+    parser = OriginalParser(
         prog=COMMAND,
         description="Run a name server. Any setting can be given as --key value.",
         epilog=EPILOG,
@@ -108,25 +99,6 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("-n", "--namesrvAddr", dest="namesrv", metavar="A", help="ignored")
     return parser
-
-
-def _read_overrides(words: list[str]) -> dict[str, str]:
-    """Give the settings among the words of the command line."""
-    overrides: dict[str, str] = {}
-    left = iter(words)
-    for word in left:
-        key, equals, value = word.removeprefix("--").partition("=")
-        if not equals and word.startswith("--"):
-            found = next(left, None)
-            if found is None:
-                raise _WrongArguments(f"{word} needs a value")
-            value = found
-        elif not equals or (word.startswith("-") and not word.startswith("--")):
-            raise _WrongArguments(f"unknown argument {word}; settings are written --key value")
-        if not key:
-            raise _WrongArguments(f"{word} names no setting")
-        overrides[key] = value
-    return overrides
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ Rules:
 2. The first SIGTERM or SIGINT stops cleanly (exit code 0), also while the service still starts; the
    second ends the process at once.
 3. Logs are bounded in lines per second, as a peer can cause lines.
+4. A process that another of ours started ends with it: the end of its standard input counts as a
+   signal.
 """
 
 import argparse
@@ -28,6 +30,7 @@ from orbitmq.net.turn import Turn
 from orbitmq.world.clock import Clock, SystemClock
 from orbitmq.world.files import Files
 from orbitmq.world.net import run
+from orbitmq.world.processes import when_parent_is_gone
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -151,10 +154,12 @@ class LineLimit(logging.Filter):
         return False
 
 
-def log_to_stderr() -> None:
-    """Send log lines of level INFO and above to standard error."""
+def log_to_stderr(name: str = "") -> None:
+    """Send log lines of level INFO and above to standard error, with `name` if several share it."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    whose = f" {name.replace('%', '%%')}" if name else ""
+    form = f"%(asctime)s %(levelname)s{whose} %(name)s %(message)s"
+    handler.setFormatter(logging.Formatter(form))
     handler.addFilter(LineLimit(SystemClock()))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
 
@@ -173,16 +178,26 @@ def complain(command: str, error: Exception) -> None:
 # --- running ---
 
 
-def serve(make: MakeService, *, metrics_host: str = "", metrics_port: int | None = None) -> None:
+def serve(
+    make: MakeService,
+    *,
+    metrics_host: str = "",
+    metrics_port: int | None = None,
+    is_child: bool = False,
+) -> None:
     """Run a service until a signal stops it; raises MQError when it cannot start."""
-    run(_serve(make, metrics_host, metrics_port))
+    run(_serve(make, metrics_host, metrics_port, is_child=is_child))
 
 
-async def _serve(make: MakeService, metrics_host: str, metrics_port: int | None) -> None:
+async def _serve(
+    make: MakeService, metrics_host: str, metrics_port: int | None, *, is_child: bool
+) -> None:
     loop = asyncio.get_running_loop()
     stop_asked = asyncio.Event()
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, _ask_to_stop, loop, stop_asked)
+    if is_child:
+        when_parent_is_gone(loop, lambda: _parent_is_gone(loop, stop_asked))
     registry = Registry()
     service = make(Turn(loop), registry)
     metrics_server: asyncio.AbstractServer | None = None
@@ -223,6 +238,13 @@ def _ask_to_stop(loop: asyncio.AbstractEventLoop, stop_asked: asyncio.Event) -> 
     for number in STOP_SIGNALS:
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_DFL)
+
+
+def _parent_is_gone(loop: asyncio.AbstractEventLoop, stop_asked: asyncio.Event) -> None:
+    if stop_asked.is_set():
+        signal.raise_signal(signal.SIGTERM)  # the second one: at once
+    logger.warning("the process that started this one is gone; stopping")
+    _ask_to_stop(loop, stop_asked)
 
 
 def run_command(command: str, act: Callable[[], int]) -> int:

@@ -1,49 +1,44 @@
 """`orbitmq up`: name server and broker in one process, the quickest way to a first message.
 
 In: flags, the broker's settings, the data folder. Out: one ready line with the addresses, and both
-services until a signal comes.
+services until a signal comes. With --brokers the name server stays in this process, and each
+broker is one of its own.
 
-Rule: the store is opened in a thread, as reading back a long log takes its time: meanwhile the name
-server serves, and a signal is obeyed.
+Rule: while the store is opened, which may take its time, the name server serves.
 """
 
 import argparse
-import asyncio
 import logging
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from orbitmq.broker.broker import Broker
-from orbitmq.broker.store_opening import OpeningStopped, StoreOpening
+from orbitmq.cli.broker import BrokerStart, make_broker, show_settings
+from orbitmq.cli.broker import load_start as load_broker_start
+from orbitmq.cli.brokers import (
+    PORT_STEP,
+    BrokerPlan,
+    Brokers,
+    add_brokers_argument,
+    plan_brokers,
+)
 from orbitmq.cli.namesrv import FOLDER_NAME, load_start
 from orbitmq.cli.process import (
     add_serving_arguments,
-    given_settings,
     log_to_stderr,
     run_command,
-    say,
     serve,
     show_address,
 )
-from orbitmq.config import (
-    BrokerSettings,
-    ServerSettings,
-    as_properties,
-    load_settings,
-    render_properties,
-)
+from orbitmq.config import ServerSettings, as_properties
 from orbitmq.metrics import Registry
 from orbitmq.namesrv.namesrv import NameServer
 from orbitmq.net.turn import Turn
-from orbitmq.store.store import Store
 from orbitmq.world.files import SystemFiles
-from orbitmq.world.threads import Threads
 
 logger = logging.getLogger("orbitmq.up")
-
-STORE_NAME = "store"
-"""The broker's files are in this folder of the data folder; the original would accept it."""
 
 EXAMPLES = """\
 examples:
@@ -51,6 +46,7 @@ examples:
   orbitmq up --data-dir /var/lib/orbitmq --host 0.0.0.0 -D brokerIP1=192.0.2.7
   orbitmq up --namesrv-port 0 --broker-port 0      any free ports; the ready line names them
   orbitmq up -c broker.conf -p                     the broker's settings that would be in force
+  orbitmq up --brokers 4                           four broker processes, to use more cores
 """
 
 
@@ -75,6 +71,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="reserved: there is no dashboard yet, and nothing listens there",
     )
     add_serving_arguments(parser)
+    add_brokers_argument(parser)
     parser.set_defaults(run=run)
 
 
@@ -85,89 +82,77 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     flags = {"bindAddress": arguments.host, "listenPort": arguments.broker_port}
-    properties, overrides = given_settings(SystemFiles(), arguments, flags)
-    settings, notes = load_settings(BrokerSettings, properties, overrides, strict=arguments.strict)
+    start = load_broker_start(SystemFiles(), arguments, flags)
     if arguments.prints:
-        say(render_properties(settings).rstrip("\n"))
+        show_settings(start.settings, is_important_only=False)
         return 0
     log_to_stderr()
-    for note in notes:
-        logger.warning("%s", note)
+    start.log_notes()
+    plans: list[BrokerPlan] = []
+    if arguments.brokers != 1:
+        next_port = arguments.metrics_port and arguments.metrics_port + PORT_STEP
+        plans = plan_brokers(arguments, start.settings, next_port)
+    plan = UpPlan(start, plans, Path(arguments.data_dir), arguments.namesrv_port)
     serve(
-        lambda turn, registry: UpService(
-            settings, Path(arguments.data_dir), arguments.namesrv_port, turn, registry
-        ),
-        metrics_host=settings.bind_address,
+        lambda turn, registry: UpService(plan, turn, registry),
+        metrics_host=start.settings.bind_address,
         metrics_port=arguments.metrics_port,
     )
     return 0
 
 
-class UpService:
-    """A name server and a broker that registers with it."""
+class UpPlan(NamedTuple):
+    """What is started: a name server, and one broker in this process or several beside it."""
 
-    def __init__(
-        self,
-        settings: BrokerSettings,
-        data_folder: Path,
-        namesrv_port: int,
-        turn: Turn,
-        registry: Registry,
-    ) -> None:
-        self._settings = settings
-        self._folder = data_folder
+    broker: BrokerStart
+    several: list[BrokerPlan]
+    data_folder: Path
+    namesrv_port: int
+
+
+class UpService:
+    """A name server and the brokers that register with it."""
+
+    def __init__(self, plan: UpPlan, turn: Turn, registry: Registry) -> None:
+        self._plan = plan
         self._turn = turn
         self._registry = registry
-        overrides = as_properties(settings, ServerSettings) | {"listenPort": str(namesrv_port)}
-        start = load_start(SystemFiles(), data_folder / FOLDER_NAME, {}, overrides)
+        settings = plan.broker.settings
+        overrides = as_properties(settings, ServerSettings) | {"listenPort": str(plan.namesrv_port)}
+        start = load_start(SystemFiles(), plan.data_folder / FOLDER_NAME, {}, overrides)
         start.log_notes()
         self._namesrv = NameServer(start.settings, start.folder, turn=turn, registry=registry)
-        self._broker: Broker | None = None
+        self._broker: Broker | Brokers | None = None
 
     async def start(self) -> str:
         """Begin to serve; give the ready line."""
-        host = self._settings.bind_address
-        namesrv = show_address(host, await self._namesrv.start())
-        addresses = ";".join(filter(None, (namesrv, self._settings.namesrv_addr)))
-        settings = msgspec.structs.replace(self._settings, namesrv_addr=addresses)
+        settings = self._plan.broker.settings
+        namesrv = show_address(settings.bind_address, await self._namesrv.start())
+        addresses = ";".join(filter(None, (namesrv, settings.namesrv_addr)))
         logger.info("the name server is on %s; opening the store", namesrv)
-        folder = self._folder / STORE_NAME
-        store = await _opened(StoreOpening(settings, folder))
-        try:
-            self._broker = Broker(settings, folder, self._turn, self._registry, store=store)
-        except BaseException:
-            store.close()
-            raise
-        await self._broker.start()
+        if self._plan.several:
+            self._broker = several = Brokers(self._plan.several, addresses)
+            broker = await several.start()
+        else:
+            broker = await self._start_one(addresses)
         _show_what_to_try(namesrv)
-        return f"ready namesrv={namesrv} broker={self._broker.address} dashboard=-"
+        return f"ready namesrv={namesrv} broker={broker} dashboard=-"
+
+    async def _start_one(self, namesrv_addresses: str) -> str:
+        start = self._plan.broker
+        settings = msgspec.structs.replace(start.settings, namesrv_addr=namesrv_addresses)
+        start = start._replace(settings=settings)
+        self._broker = broker = await make_broker(start, self._turn, self._registry)
+        await broker.start()
+        return broker.address
 
     async def stop(self) -> None:
-        """Stop the broker first, so that it can say goodbye to the name server."""
+        """Stop the brokers first, so that they can say goodbye to the name server."""
         try:
             if self._broker is not None:
                 await self._broker.stop()
         finally:
             await self._namesrv.stop()
-
-
-async def _opened(opening: StoreOpening) -> Store:
-    """Give the store that a thread opens; a cancelled caller ends that as well."""
-    threads = Threads(1, "opening")
-    work = threads.run(opening.run)
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        opening.stop()
-        await asyncio.wait([work])
-        failure = work.exception()
-        if failure is None:
-            work.result().close()
-        elif not isinstance(failure, OpeningStopped):
-            logger.error("%s", failure)
-        raise
-    finally:
-        threads.close()
 
 
 def _show_what_to_try(namesrv: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from orbitmq.config.broker import BrokerSettings
 from orbitmq.config.namesrv import NamesrvSettings
-from orbitmq.config.properties import parse_properties, write_properties
+from orbitmq.config.properties import edit_properties, parse_properties, write_properties
 from orbitmq.config.server import ServerSettings
 from orbitmq.config.settings import (
     Fact,
@@ -40,6 +40,7 @@ __all__ = [
     "Settings",
     "as_properties",
     "change_settings",
+    "edit_properties",
     "fact",
     "facts_of",
     "load_settings",

@@ -1,21 +1,28 @@
-"""The settings of a broker that are obeyed so far; the whole table of 4.9.7 comes with the broker.
+"""The settings of a broker: every key of 4.9.7's broker, store and network, and a few of ours.
 
-In and out: see `settings`. Keys are the original's, and so are the defaults unless a fact says so.
-Keys that are not here yet are reported as unknown, with the nearest known one.
+In and out: see `settings`. Keys and defaults were read from a running original with
+getBrokerConfig, and the keys without a default from its setters; where our default is another one,
+the fact says what it is there. The store's keys are in `broker_store`, the keys without effect in
+`broker_unused`.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 import msgspec
 
-from orbitmq.config.server import ServerSettings
-from orbitmq.config.settings import fact
+from orbitmq.config.broker_store import StoreSettings
+from orbitmq.config.broker_unused import BROKER_WITHOUT_EFFECT
+from orbitmq.config.settings import NoEffect, fact
 
-_MIB = 1_048_576
+_LONG_MAX = 2**63 - 1
+_INT_MAX = 2**31 - 1
 
 
-class BrokerSettings(ServerSettings, frozen=True, kw_only=True):
-    """What a broker obeys."""
+class BrokerSettings(StoreSettings, frozen=True, kw_only=True):
+    """What a broker obeys, and what it accepts without effect."""
+
+    without_effect: ClassVar[Mapping[str, NoEffect]] = BROKER_WITHOUT_EFFECT
 
     # --- who it is ---
     broker_cluster_name: Annotated[str, fact("The cluster it belongs to.")] = "DefaultCluster"
@@ -23,7 +30,7 @@ class BrokerSettings(ServerSettings, frozen=True, kw_only=True):
         "broker-a"
     )
     broker_id: Annotated[
-        int, fact("0 is the master; slaves have higher numbers.", least=0, most=2**31 - 1)
+        int, fact("0 is the master; slaves have higher numbers.", least=0, most=_INT_MAX)
     ] = 0
     broker_ip1: Annotated[
         str,
@@ -32,186 +39,206 @@ class BrokerSettings(ServerSettings, frozen=True, kw_only=True):
             original="the machine's first address",
         ),
     ] = msgspec.field(name="brokerIP1", default="")
+    broker_ip2: Annotated[
+        str,
+        fact(
+            "The address that slaves are told; empty takes brokerIP1.",
+            original="the machine's first address",
+        ),
+    ] = msgspec.field(name="brokerIP2", default="")
+    advertised_addresses: Annotated[
+        str,
+        fact(
+            "Addresses that clients from elsewhere are told: network=host:port, comma separated.",
+            original="-",
+        ),
+    ] = ""
     region_id: Annotated[str, fact("Told to producers with each answer.")] = "DefaultRegion"
+    broker_permission: Annotated[
+        int,
+        fact("What clients may do: 4 read, 2 write, 6 both.", least=0, most=6, changeable=True),
+    ] = 6
+
+    # --- name servers ---
     namesrv_addr: Annotated[
         str, fact("The name servers to register with, host:port, separated by semicolons.")
     ] = ""
     register_name_server_period: Annotated[
         int,
-        fact("How often it registers again.", unit="ms", least=10_000, most=60_000),
+        fact(
+            "How often it registers again.",
+            unit="ms",
+            least=10_000,
+            most=60_000,
+            changeable=True,
+        ),
     ] = 30_000
+    register_broker_timeout_mills: Annotated[
+        int,
+        fact(
+            "How long it waits for a name server's answer.",
+            unit="ms",
+            least=100,
+            most=600_000,
+            changeable=True,
+        ),
+    ] = 6_000
+    force_register: Annotated[
+        bool,
+        fact("Register again although nothing changed; else ask first.", changeable=True),
+    ] = True
+    compressed_register: Annotated[
+        bool, fact("Compress the topics of a registration.", changeable=True)
+    ] = False
 
     # --- where it listens ---
     listen_port: Annotated[
-        int, fact("The port to listen on; 0 takes any free one.", least=0, most=65_535)
+        int,
+        fact(
+            "The port to listen on; 0 takes any free one. The port 2 below serves the same.",
+            least=0,
+            most=65_535,
+        ),
     ] = 10_911
 
     # --- topics and groups ---
     auto_create_topic_enable: Annotated[
-        bool, fact("Make a topic when the first message for it comes.")
+        bool, fact("Make a topic when the first message for it comes.", changeable=True)
     ] = True
     auto_create_subscription_group: Annotated[
-        bool, fact("Make a consumer group when it is first used.")
+        bool, fact("Make a consumer group when it is first used.", changeable=True)
     ] = True
     default_topic_queue_nums: Annotated[
         int, fact("Queues of the template topic, the most a new topic gets.", least=1, most=1_024)
     ] = 8
-
-    # --- messages ---
-    max_message_size: Annotated[
-        int, fact("The largest message body.", unit="bytes", least=1_024, most=12 * _MIB)
-    ] = 4 * _MIB
-    max_transfer_count_on_message_in_memory: Annotated[
-        int, fact("Messages in one answer to a pull.", least=1, most=1_024)
-    ] = 32
-    max_transfer_bytes_on_message_in_memory: Annotated[
-        int, fact("Bytes in one answer to a pull.", unit="bytes", least=4_096, most=8 * _MIB)
-    ] = 262_144
-    access_message_in_memory_max_ratio: Annotated[
-        int,
-        fact("Messages this near to the log's end are recent.", unit="% of RAM", least=1, most=90),
-    ] = 40
-
-    max_transfer_count_on_message_in_disk: Annotated[
-        int, fact("Messages in one answer to a pull of old messages.", least=1, most=1_024)
-    ] = 8
-    max_transfer_bytes_on_message_in_disk: Annotated[
-        int,
-        fact(
-            "Bytes in one answer to a pull of old messages.",
-            unit="bytes",
-            least=4_096,
-            most=8 * _MIB,
-        ),
-    ] = 65_536
-    message_delay_level: Annotated[
-        str, fact("How long a message of level 1, 2, 3 … waits; units s, m, h, d.")
-    ] = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-
-    # --- files; sizes count for a new folder only, others keep what they were written with ---
-    mapped_file_size_commit_log: Annotated[
-        int,
-        fact(
-            "The size of each file of the log; a message must fit one.",
-            unit="bytes",
-            least=131_072,
-            most=2_047 * _MIB,
-        ),
-    ] = 1_024 * _MIB
-    mapped_file_size_consume_queue: Annotated[
-        int,
-        fact("The size of each file of a queue.", unit="bytes", least=20, most=1_024 * _MIB),
-    ] = 6_000_000
-    message_index_enable: Annotated[
-        bool, fact("Keep an index of message keys, so that messages can be found by them.")
+    broker_topic_enable: Annotated[
+        bool, fact("Whether topics made from the topic named like the broker can be used.")
     ] = True
-    max_hash_slot_num: Annotated[
-        int, fact("Slots of each index file.", least=1, most=100_000_000)
-    ] = 5_000_000
-    max_index_num: Annotated[
-        int, fact("Entries of each index file.", least=2, most=100_000_000)
-    ] = 20_000_000
+    cluster_topic_enable: Annotated[
+        bool, fact("Whether topics made from the topic named like the cluster can be used.")
+    ] = True
 
-    # --- flush ---
-    flush_disk_type: Annotated[
-        Literal["ASYNC_FLUSH", "SYNC_FLUSH"],
-        fact("Whether a send is answered when the kernel has it, or when the disk has it."),
-    ] = "ASYNC_FLUSH"
-    sync_flush_timeout: Annotated[
+    # --- trace ---
+    trace_topic_enable: Annotated[bool, fact("Make the topic for message traces at the start.")] = (
+        False
+    )
+    msg_trace_topic_name: Annotated[str, fact("The topic for message traces.")] = (
+        "RMQ_SYS_TRACE_TOPIC"
+    )
+    trace_on: Annotated[
+        bool, fact("Tell producers with each answer that traces are wanted.", changeable=True)
+    ] = True
+
+    # --- sends ---
+    start_accept_send_request_time_stamp: Annotated[
         int,
         fact(
-            "How long a send waits for the disk before it is answered as timed out.",
+            "Sends are refused before this time.",
+            unit="ms since 1970",
+            least=0,
+            most=_LONG_MAX,
+        ),
+    ] = 0
+    reject_transaction_message: Annotated[
+        bool, fact("Refuse the first half of transactions.", changeable=True)
+    ] = False
+    wait_time_mills_in_send_queue: Annotated[
+        int,
+        fact(
+            "When a send has waited longer for its turn, it is refused as busy.",
             unit="ms",
             least=10,
-            most=600_000,
+            most=_INT_MAX,
+            changeable=True,
         ),
-    ] = 5_000
-    flush_interval_commit_log: Annotated[
-        int, fact("How often the log is synced.", unit="ms", least=10, most=60_000)
-    ] = 500
-    flush_commit_log_least_pages: Annotated[
+    ] = 200
+    memory_bytes_max: Annotated[
         int,
-        fact("With fewer unsynced pages of 4 KiB a sync is left for later.", least=0, most=65_536),
-    ] = 4
-    flush_commit_log_thorough_interval: Annotated[
+        fact(
+            "Above so much memory of its own sends are refused; 0: 60 % of what there is.",
+            unit="bytes",
+            least=0,
+            most=_LONG_MAX,
+            original="-",
+            changeable=True,
+        ),
+    ] = 0
+
+    # --- pulls ---
+    long_polling_enable: Annotated[
+        bool, fact("Hold a pull that finds nothing for as long as it asks.", changeable=True)
+    ] = True
+    short_polling_time_mills: Annotated[
         int,
-        fact("How often the log is synced however little it is.", unit="ms", least=10, most=60_000),
-    ] = 10_000
-    flush_interval_consume_queue: Annotated[
-        int,
-        fact("How often queue and index entries are written.", unit="ms", least=10, most=60_000),
+        fact(
+            "How long it is held when longPollingEnable is off.",
+            unit="ms",
+            least=1,
+            most=600_000,
+            changeable=True,
+        ),
     ] = 1_000
-    flush_consume_queue_thorough_interval: Annotated[
-        int, fact("How often they are synced.", unit="ms", least=100, most=600_000)
-    ] = 60_000
+    slave_read_enable: Annotated[
+        bool,
+        fact("Send consumers that are far behind to a slave, as groups say.", changeable=True),
+    ] = False
+    disable_consume_if_consumer_read_slowly: Annotated[
+        bool,
+        fact("Stop groups that are further behind than allowed.", changeable=True),
+    ] = False
+    consumer_fallbehind_threshold: Annotated[
+        int,
+        fact(
+            "How far they may be behind.",
+            unit="bytes",
+            least=0,
+            most=_LONG_MAX,
+            changeable=True,
+        ),
+    ] = 17_179_869_184
+
+    # --- filters ---
+    enable_property_filter: Annotated[
+        bool, fact("Allow filters by expression (SQL92).", changeable=True)
+    ] = False
+    filter_support_retry: Annotated[
+        bool, fact("Filter messages of retry topics by expression, too.", changeable=True)
+    ] = False
+    filter_data_clean_time_span: Annotated[
+        int,
+        fact(
+            "Filters of groups that left are forgotten after so long.",
+            unit="ms",
+            least=1_000,
+            most=_INT_MAX,
+        ),
+    ] = 86_400_000
+    enable_calc_filter_bit_map: Annotated[
+        bool, fact("Keep with each queue entry which filters may match it.")
+    ] = False
+    max_error_rate_of_bloom_filter: Annotated[
+        int, fact("How often such a bit may be wrong.", unit="%", least=1, most=99)
+    ] = 20
+    expect_consumer_num_use_filter: Annotated[
+        int, fact("Filters of one topic that the bits are made for.", least=1, most=1_024)
+    ] = 32
+
+    # --- consumers ---
+    notify_consumer_ids_changed_enable: Annotated[
+        bool, fact("Tell the members of a group when one comes or goes.", changeable=True)
+    ] = True
     flush_consumer_offset_interval: Annotated[
         int, fact("How often consumer offsets are saved.", unit="ms", least=100, most=600_000)
     ] = 5_000
-    unsynced_bytes_max: Annotated[
-        int,
+    use_server_side_reset_offset: Annotated[
+        bool,
         fact(
-            "Above so much of the log that is not synced, sends are refused.",
-            unit="bytes",
-            least=_MIB,
-            most=65_536 * _MIB,
-            original="-",
+            "Reset the offsets of a group at the broker, also when nobody is online (5.x).",
+            changeable=True,
         ),
-    ] = 256 * _MIB
-    unsynced_millis_max: Annotated[
-        int,
-        fact(
-            "Above this age of the oldest unsynced byte, sends are refused.",
-            unit="ms",
-            least=1_000,
-            most=600_000,
-            original="-",
-        ),
-    ] = 10_000
+    ] = False
 
-    # --- removing old files ---
-    file_reserved_time: Annotated[
-        int, fact("How long messages are kept.", unit="h", least=0, most=876_000)
-    ] = 72
-    delete_when: Annotated[
-        str, fact("The hours of the day at which old files are removed, separated by semicolons.")
-    ] = "04"
-    clean_resource_interval: Annotated[
-        int, fact("How often it looks for old files.", unit="ms", least=100, most=3_600_000)
-    ] = 10_000
-    disk_max_used_space_ratio: Annotated[
-        int,
-        fact(
-            "Above it old files are removed at any hour.", unit="% of the disk", least=10, most=95
-        ),
-    ] = 75
-    disk_space_clean_forcibly_ratio: Annotated[
-        int,
-        fact(
-            "Above it the oldest files go before their time.",
-            unit="% of the disk",
-            least=1,
-            most=99,
-        ),
-    ] = 85
-    disk_space_warning_level_ratio: Annotated[
-        int,
-        fact(
-            "Above it, and with less free than diskFreeBytesLeast, sends are refused.",
-            unit="% of the disk",
-            least=1,
-            most=99,
-        ),
-    ] = 90
-    disk_free_bytes_least: Annotated[
-        int,
-        fact(
-            "With so much free, sends are taken whatever the ratio says.",
-            unit="bytes",
-            least=0,
-            most=1_048_576 * _MIB,
-            original="-",
-        ),
-    ] = 5_120 * _MIB
-    clean_file_forcibly_enable: Annotated[
-        bool, fact("Whether files may go before their time when the disk gets full.")
-    ] = True
+    # --- figures ---
+    auto_delete_unused_stats: Annotated[
+        bool, fact("Forget the figures of topics and groups that were removed.", changeable=True)
+    ] = False

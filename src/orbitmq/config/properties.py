@@ -1,6 +1,7 @@
 r"""Java `.properties` text: the form of the original's settings files and of requests 318 and 319.
 
-In: text (or UTF-8 bytes) of a settings file, or a table of keys. Out: the other one.
+In: text (or UTF-8 bytes) of a settings file, or a table of keys. Out: the other one, or the text
+with some values changed.
 
 Rules:
 1. Reading follows Java: `#` and `!` begin comments; `=`, `:` or white space ends a key; a line that
@@ -27,6 +28,9 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 _KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
 _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
+_GONE = "\0"
+"""Stands in for the second and later lines of a line that was replaced."""
+
 _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPED_LETTERS = {character: letter for letter, character in _LETTERS.items()}
 
@@ -39,7 +43,7 @@ def parse_properties(data: str | bytes) -> dict[str, str]:
     """
     text = _as_text(data)
     properties: dict[str, str] = {}
-    for number, line in _logical_lines(text):
+    for number, _, line in _spans(text):
         key_match = _KEY.match(line)
         key_end = key_match.end() if key_match else 0
         separator = _SEPARATOR.match(line, key_end)
@@ -56,6 +60,31 @@ def write_properties(properties: Mapping[str, str]) -> str:
     return "".join(lines)
 
 
+def edit_properties(data: str | bytes, changes: Mapping[str, str]) -> str:
+    r"""Give a `.properties` text with some values changed; every other line stays as it is.
+
+    The line of a changed key is replaced where it stands (the last of equal keys, which counts);
+    new keys come at the end.
+
+    >>> edit_properties("# ports\nlistenPort = 1\n", {"listenPort": "2", "name": "x"})
+    '# ports\nlistenPort=2\nname=x\n'
+    """
+    text = _as_text(data)
+    parse_properties(text)  # raises for what could not be read again
+    lines: list[str] = _LINE_END.split(text)
+    places = {_key_of(line, number): (number, last) for number, last, line in _spans(text)}
+    fresh = dict(changes)
+    for key, (number, last) in places.items():
+        if key in fresh:
+            lines[number - 1] = write_properties({key: fresh.pop(key)}).rstrip("\n")
+            lines[number:last] = [_GONE] * (last - number)
+    kept = [line for line in lines if line is not _GONE]
+    body = "\n".join(kept)
+    if fresh and body and not body.endswith("\n"):
+        body += "\n"
+    return body + write_properties(fresh)
+
+
 def _as_text(data: str | bytes) -> str:
     if len(data) > TEXT_SIZE_MAX:
         raise SettingError(f"a settings text of {len(data)} bytes, the limit is {TEXT_SIZE_MAX}")
@@ -70,10 +99,11 @@ def _as_text(data: str | bytes) -> str:
         ) from None
 
 
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Give each line with its continuations, without comments and blank lines, numbered from 1."""
+def _spans(text: str) -> Iterator[tuple[int, int, str]]:
+    """Give each line with its continuations, without comments and blank lines: the numbers of its
+    first and last line, from 1, and the text."""
     pieces: list[str] = []
-    first = 0
+    first = number = 0
     for number, line in enumerate(_LINE_END.split(text), 1):
         piece = line.lstrip(_BLANKS)
         if not pieces:
@@ -83,10 +113,15 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         if (len(piece) - len(piece.rstrip("\\"))) % 2:
             pieces.append(piece[:-1])
             continue
-        yield first, "".join((*pieces, piece))
+        yield first, number, "".join((*pieces, piece))
         pieces.clear()
     if pieces:
-        yield first, "".join(pieces)
+        yield first, number, "".join(pieces)
+
+
+def _key_of(line: str, number: int) -> str:
+    found = _KEY.match(line)
+    return _unescape(line[: found.end() if found else 0], number)
 
 
 def _unescape(text: str, number: int) -> str:

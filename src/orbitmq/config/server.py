@@ -27,6 +27,22 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
         fact("Accept so many connections at one time.", least=1, most=1_000_000, original="-"),
     ] = 10_000
 
+    # --- proxies in front ---
+    proxy_protocol_enable: Annotated[
+        bool,
+        fact(
+            "Take a client's address from a PROXY protocol preamble (v1, v2), where there is one.",
+            original="-",
+        ),
+    ] = False
+    proxy_protocol_from: Annotated[
+        str,
+        fact(
+            "The networks of the proxies, separated by commas; empty trusts everyone.",
+            original="-",
+        ),
+    ] = ""
+
     # --- TLS ---
     tls_server_mode: Annotated[
         Literal["disabled", "permissive", "enforcing"],

@@ -20,6 +20,7 @@ from orbitmq.core.plain import (
 from orbitmq.core.plain_walk import Walked, is_end_of_file, record_at, walk_records
 from orbitmq.core.state import (
     CoreState,
+    Got,
     LogTail,
     Origin,
     Queue,
@@ -31,6 +32,7 @@ __all__ = [
     "BatchEntry",
     "CoreState",
     "Gathered",
+    "Got",
     "LogTail",
     "Origin",
     "PullStatus",

@@ -63,35 +63,41 @@ class ReadResult(NamedTuple):
     pulls: int
 
 
-class _SendFieldsV2(msgspec.Struct, gc=False):
-    """The fields of a send that matter here, by their letters in code 310."""
+_NO_TEXT = msgspec.Raw(b'""')
 
-    a: msgspec.Raw  # producer group; required, not read here
+
+class _SendFieldsV2(msgspec.Struct, gc=False):
+    """The fields of a send that matter here, by their letters in code 310.
+
+    A bound is checked where a number goes into the record; the others are looked at further on.
+    """
+
+    a: str  # producer group; required, not read here
     b: str  # topic
-    c: msgspec.Raw  # template topic
-    d: msgspec.Raw  # its queue count
-    e: Int32  # queue id
-    f: Int32  # sysFlag
+    c: str  # template topic; required, not read here
+    d: str | int  # its queue count; required, not read here
+    e: int  # queue id
+    f: int  # sysFlag
     g: Int64  # born time
     h: Int32  # flag
-    i: str = ""  # properties
-    j: Int32 = 0  # reconsume times
+    i: msgspec.Raw = _NO_TEXT  # properties, as JSON: most of them are known in that form
+    j: int = 0  # reconsume times
     m: bool = False  # batch
 
 
 class _SendFieldsV1(msgspec.Struct, gc=False):
     """The same under the long names of code 10."""
 
-    a: msgspec.Raw = msgspec.field(name="producerGroup")
+    a: str = msgspec.field(name="producerGroup")
     b: str = msgspec.field(name="topic")
-    c: msgspec.Raw = msgspec.field(name="defaultTopic")
-    d: msgspec.Raw = msgspec.field(name="defaultTopicQueueNums")
-    e: Int32 = msgspec.field(name="queueId")
-    f: Int32 = msgspec.field(name="sysFlag")
+    c: str = msgspec.field(name="defaultTopic")
+    d: str | int = msgspec.field(name="defaultTopicQueueNums")
+    e: int = msgspec.field(name="queueId")
+    f: int = msgspec.field(name="sysFlag")
     g: Int64 = msgspec.field(name="bornTimestamp")
     h: Int32 = msgspec.field(name="flag")
-    i: str = msgspec.field(name="properties", default="")
-    j: Int32 = msgspec.field(name="reconsumeTimes", default=0)
+    i: msgspec.Raw = msgspec.field(name="properties", default=_NO_TEXT)
+    j: int = msgspec.field(name="reconsumeTimes", default=0)
     m: bool = msgspec.field(name="batch", default=False)
 
 
@@ -119,6 +125,7 @@ class _PullFields(msgspec.Struct, rename="camel", gc=False):
     sub_version: Int64
     subscription: str | None = None
     expression_type: str | None = None
+    max_msg_bytes: Int32 | None = None
 
 
 class _Pull(msgspec.Struct, gc=False):
@@ -130,6 +137,7 @@ class _Pull(msgspec.Struct, gc=False):
 _decode_send_v2 = msgspec.json.Decoder(_SendV2, strict=False).decode
 _decode_send_v1 = msgspec.json.Decoder(_SendV1, strict=False).decode
 _decode_pull = msgspec.json.Decoder(_Pull, strict=False).decode
+_decode_text = msgspec.json.Decoder(str, strict=False).decode
 
 _SEND_V2 = b'{"code":310,'
 _SEND_V1 = b'{"code":10,'
@@ -142,11 +150,13 @@ _PULL_ANSWER = (
     + LANGUAGE.encode()
     + b'","opaque":%%d,"remark":"FOUND","serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
 )
-_UNIQ_MARK = "UNIQ_KEY\x01"
-_UNIQ_START = len(_UNIQ_MARK)
-_UNIQ_END = _UNIQ_START + 32
+_UNIQ_MARK = b"UNIQ_KEY\x01"
+_UNIQ_SIZE = 32
+_JSON_MARK = rb'"UNIQ_KEY\u0001'
+_JSON_START = len(_JSON_MARK)
+_JSON_END = _JSON_START + _UNIQ_SIZE
 JUDGED_MAX = 1_024
-JUDGED_CHARS_MAX = 512
+JUDGED_SIZE_MAX = 512
 """What is kept of properties that were judged: so many, so long."""
 
 _PREFIX = struct.Struct(">iI")
@@ -182,7 +192,7 @@ def handle_one_read(
                 break
             pulls += 1
             answers += parts
-            pulled_size += sum(map(len, parts))
+            pulled_size += _size_of(parts[0])
         else:
             answer = _send(state, header, data[body_start:frame_end], origin)
             if answer is None:
@@ -191,7 +201,7 @@ def handle_one_read(
             if answer:
                 answers.append(answer)
         position = frame_end
-    unknown = _next_frame(data, position)
+    unknown = _next_frame(data, position) if position < end else None
     if unknown is not None:
         position += 8 + len(unknown.header) + len(unknown.body)
     return ReadResult(position, answers, tail.end_offset, tail.grown, unknown, sends, pulls)
@@ -218,7 +228,7 @@ def _send(state: CoreState, header: bytes, body: bytes, origin: Origin) -> bytes
     fields = request.extFields
     topic = state.topics.get(fields.b)
     queue = topic.queues.get(fields.e) if topic is not None and topic.is_plain else None
-    sys_flag, properties = fields.f, fields.i
+    sys_flag = fields.f
     if (
         queue is None
         or state.tail.refusal
@@ -230,17 +240,16 @@ def _send(state: CoreState, header: bytes, body: bytes, origin: Origin) -> bytes
     ):
         return None
     # Java clients write the id first, and what follows is the same for many messages.
-    judged = None
-    if properties.startswith(_UNIQ_MARK) and properties[_UNIQ_START:_UNIQ_END].isalnum():
-        judged = state.judged.get(properties[_UNIQ_END:])
-    if judged is None:
+    properties = bytes(fields.i)
+    unique, judged = properties[_JSON_START:_JSON_END], state.judged.get(properties[_JSON_END:])
+    if judged is not None and properties.startswith(_JSON_MARK) and unique.isalnum():
+        code, behind = judged
+        stored = _UNIQ_MARK + unique + behind
+    else:
         judged = _judge(state, properties)
         if judged is None:
             return None
         code, stored = judged
-    else:
-        code = judged[0]
-        stored = properties[:_UNIQ_END].encode() + judged[1]
     stamp = (fields.h, sys_flag, fields.g, 0, 0, code)
     log_offset = append(state.tail, queue, origin, stamp, body, stored)
     if request.flag:
@@ -255,8 +264,12 @@ def _send(state: CoreState, header: bytes, body: bytes, origin: Origin) -> bytes
     return _PREFIXES[len(answer)] + answer
 
 
-def _judge(state: CoreState, properties: str) -> tuple[int, bytes] | None:
+def _judge(state: CoreState, json_text: bytes) -> tuple[int, bytes] | None:
     """Give the tag's code and the properties as they are stored; None if they are not ours."""
+    try:
+        properties = _decode_text(json_text)
+    except _BAD_HEADER:
+        return None
     if (
         # Properties that ask for more than storing; a false alarm only costs the slower way.
         "DELAY\x01" in properties
@@ -278,27 +291,26 @@ def _judge(state: CoreState, properties: str) -> tuple[int, bytes] | None:
         if not 0 < len(tag) <= CACHED_TAG_CHARS_MAX:
             return None
         code = short_tag_code(tag)
-    stored = stored_properties(state, properties)
-    packed = stored.encode()
-    if len(packed) > PROPERTIES_SIZE_MAX:
+    stored = stored_properties(state, properties).encode()
+    if len(stored) > PROPERTIES_SIZE_MAX:
         return None
-    _remember(state, properties, code, stored)
-    return code, packed
+    _remember(state, json_text, code, stored)
+    return code, stored
 
 
-def _remember(state: CoreState, properties: str, code: int, stored: str) -> None:
+def _remember(state: CoreState, json_text: bytes, code: int, stored: bytes) -> None:
     """Keep what follows an id, as it is stored: with another id it is the same."""
-    key, behind = properties[_UNIQ_START:_UNIQ_END], properties[_UNIQ_END:]
+    unique, behind = json_text[_JSON_START:_JSON_END], json_text[_JSON_END:]
     if (
-        not properties.startswith(_UNIQ_MARK)
-        or not key.isalnum()
-        or behind[:1] != "\x02"
-        or len(behind) > JUDGED_CHARS_MAX
+        not json_text.startswith(_JSON_MARK)
+        or not unique.isalnum()
+        or not behind.startswith(rb"\u0002")
+        or len(behind) > JUDGED_SIZE_MAX
     ):
         return
     if len(state.judged) >= JUDGED_MAX:
         state.judged.clear()
-    state.judged[behind] = (code, stored[_UNIQ_END:].encode())
+    state.judged[behind] = (code, stored[len(_UNIQ_MARK) + _UNIQ_SIZE :])
 
 
 def _pull(state: CoreState, header: bytes) -> list[bytes | memoryview] | None:
@@ -309,7 +321,10 @@ def _pull(state: CoreState, header: bytes) -> list[bytes | memoryview] | None:
         return None
     fields = request.extFields
     topic = state.topics.get(fields.topic)
-    if topic is None or not topic.is_readable or request.flag:
+    if topic is None or not topic.is_readable or request.flag or not state.is_pull_plain:
+        return None
+    bytes_max = fields.max_msg_bytes
+    if bytes_max is not None and bytes_max < state.pull_bytes_max:
         return None
     queue = topic.queues.get(fields.queue_id)
     if queue is None or fields.queue_id >= topic.read_queue_count:
@@ -322,6 +337,7 @@ def _pull(state: CoreState, header: bytes) -> list[bytes | memoryview] | None:
         return None
     if fields.sys_flag & PULL_COMMITS and not _commit(state, fields):
         return None
+    state.note_got(fields.topic, fields.consumer_group, found.message_count, found.size)
     answer = _PULL_ANSWER % (
         found.next_offset,
         queue.min_offset,
@@ -330,6 +346,12 @@ def _pull(state: CoreState, header: bytes) -> list[bytes | memoryview] | None:
     )
     prefix = _PREFIX.pack(4 + len(answer) + found.size, len(answer))
     return [prefix + answer, *found.parts]
+
+
+def _size_of(prefixed: bytes | memoryview) -> int:
+    """Give the size of a frame by its prefix."""
+    size: int = _PREFIX.unpack_from(prefixed)[0]
+    return 4 + size
 
 
 EVERYTHING = Subscription(0, None)

@@ -11,8 +11,8 @@ Rules:
 
 from collections.abc import Sequence
 from typing import NamedTuple
-from zlib import crc32
 
+from orbitmq.core.checksum import crc32
 from orbitmq.core.state import ENTRY, CoreState, LogTail, Origin, Queue
 from orbitmq.ensure import ensure
 from orbitmq.wire.record import BLANK_SIZE, encode_blank
@@ -58,34 +58,35 @@ def append(
         _roll(tail, left)
         log_offset += left
     queue_offset = 0 if sys_flag & OUTSIDE_QUEUE else queue.next_offset
-    tail.parts += (
-        origin.pack(
-            size,
-            queue.magic,
-            crc32(body) & 0x7FFFFFFF,
-            queue.queue_id,
-            flag,
-            queue_offset,
-            log_offset,
-            sys_flag | origin.host_bits,
-            born_ms,
-            origin.born_host,
-            tail.store_ms,
-            origin.store_host,
-            reconsume_times,
-            prepared_offset,
-            len(body),
-        ),
-        body,
-        topic_field,
-        len(properties).to_bytes(2, "big"),
-        properties,
+    head = origin.pack(
+        size,
+        queue.magic,
+        crc32(body) & 0x7FFFFFFF,
+        queue.queue_id,
+        flag,
+        queue_offset,
+        log_offset,
+        sys_flag | origin.host_bits,
+        born_ms,
+        origin.born_host,
+        tail.store_ms,
+        origin.store_host,
+        reconsume_times,
+        prepared_offset,
+        len(body),
     )
+    staged = tail.staged  # growing it costs less than a list of pieces to be joined later
+    staged += head
+    staged += body
+    staged += topic_field
+    staged += len(properties).to_bytes(2, "big")
+    staged += properties
     tail.end_offset = log_offset + size
     tail.staged_count += 1
     if not sys_flag & OUTSIDE_QUEUE:
         tail.grown.add(queue)
         queue.entries += ENTRY.pack(log_offset, size, tags_code)
+        queue.put_bytes += size
         queue.next_offset = queue_offset + 1
     elif sys_flag & TRANSACTION_MASK == Transaction.ROLLBACK:
         return log_offset  # nobody looks for it
@@ -114,7 +115,7 @@ def append_batch(
 
 def _roll(tail: LogTail, left: int) -> None:
     """Stage a blank record that fills the file: size, magic, zeros."""
-    tail.parts.append(encode_blank(left).ljust(left, b"\0"))
+    tail.staged += encode_blank(left).ljust(left, b"\0")
     tail.end_offset += left
 
 

@@ -5,15 +5,19 @@ and where to go on.
 
 Rules:
 1. Nothing past the queue's `readable_offset` is looked at.
-2. Neighbouring records become one view; nothing is copied.
+2. Nothing is copied. Neighbouring records become one view, where that is soon seen.
 3. Only memory is touched here: entries that the queue holds, and records that are hot. The rest is
    COLD and must be read from the files in a thread, where a slow disk stops nobody.
 """
 
+import struct
 from enum import StrEnum
 from typing import NamedTuple
 
-from orbitmq.core.state import ENTRY, SCAN_COUNT_LEAST, CoreState, LogTail, Queue
+from orbitmq.core.state import ENTRY, ENTRY_SIZE, SCAN_COUNT_LEAST, CoreState, LogTail, Queue
+
+_TOGETHER = [struct.Struct(">" + "qi8x" * count) for count in range(33)]
+"""Log offsets and sizes of so many entries."""
 
 
 class PullStatus(StrEnum):
@@ -37,6 +41,8 @@ class Gathered(NamedTuple):
     next_offset: int
     parts: list[memoryview]
     size: int
+    message_count: int = 0
+    """How many records that are."""
 
 
 def gather(
@@ -63,22 +69,56 @@ def gather(
     if queue_offset < queue.base_offset:
         return Gathered(PullStatus.COLD, queue_offset, [], 0)
     count_max = min(count_max, state.pull_count_max)
+    if codes is None:
+        count = min(count_max, readable - queue_offset)
+        found = _take_together(state, queue, queue_offset, count)
+        if found is not None:
+            parts, size = found
+            return Gathered(PullStatus.FOUND, queue_offset + count, parts, size, count)
     scan_count = count_max if codes is None else max(SCAN_COUNT_LEAST, count_max)
     entries = queue.read_entries(queue_offset, scan_count)
-    scanned, ranges, size = _choose(entries, count_max, state.pull_bytes_max, codes)
+    scanned, ranges, size, count = _choose(entries, count_max, state.pull_bytes_max, codes)
     next_offset = queue_offset + scanned
     if not ranges:
         return Gathered(PullStatus.NO_MATCHED_MESSAGE, next_offset, [], 0)
     if ranges[0][0] < state.tail.hot_offset:
         return Gathered(PullStatus.COLD, queue_offset, [], 0)
     parts = _log_views(state.tail, ranges)
-    return Gathered(PullStatus.FOUND, next_offset, parts, size)
+    return Gathered(PullStatus.FOUND, next_offset, parts, size, count)
+
+
+def _take_together(
+    state: CoreState, queue: Queue, queue_offset: int, count: int
+) -> tuple[list[memoryview], int] | None:
+    """Give so many records and their size; None unless they are few, small, hot and in one file.
+
+    The ordinary pull, at half the cost of a look at one entry after the other.
+    """
+    if not 0 < count < len(_TOGETHER):
+        return None
+    position = (queue_offset - queue.base_offset) * ENTRY_SIZE
+    values = _TOGETHER[count].unpack_from(queue.entries, position)
+    offsets, sizes = values[::2], values[1::2]
+    size, first, end = sum(sizes), offsets[0], offsets[-1] + sizes[-1]
+    tail = state.tail
+    number = first // tail.file_size
+    file_start = number * tail.file_size
+    is_in_file = end - file_start <= tail.file_size
+    if size > state.pull_bytes_max or first < tail.hot_offset or not is_in_file:
+        return None
+    view = tail.views[number]
+    if end - first == size:
+        return [view[first - file_start : end - file_start]], size
+    return [
+        view[(start := offset - file_start) : start + record_size]
+        for offset, record_size in zip(offsets, sizes, strict=True)
+    ], size
 
 
 def _choose(
     entries: bytearray, count_max: int, bytes_max: int, codes: frozenset[int] | None
-) -> tuple[int, list[tuple[int, int]], int]:
-    """Give how many entries were looked at, the log ranges of those chosen, and their bytes."""
+) -> tuple[int, list[tuple[int, int]], int, int]:
+    """Give how many entries were looked at, where those chosen lie, their bytes and count."""
     ranges: list[tuple[int, int]] = []
     scanned = chosen = size = 0
     range_start = range_end = -1
@@ -96,7 +136,7 @@ def _choose(
         chosen += 1
         scanned += 1
     ranges.append((range_start, range_end))
-    return scanned, ranges[1:], size
+    return scanned, ranges[1:], size, chosen
 
 
 def _log_views(tail: LogTail, ranges: list[tuple[int, int]]) -> list[memoryview]:

@@ -12,8 +12,8 @@ import struct
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
-from zlib import crc32
 
+from orbitmq.core.checksum import crc32
 from orbitmq.wire.record import (
     BLANK_MAGIC,
     BLANK_SIZE,

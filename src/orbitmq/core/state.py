@@ -29,6 +29,9 @@ ENTRY = struct.Struct(">qiq")
 ENTRY_SIZE = ENTRY.size
 REGION_CHARS_MAX = 64
 
+GOT_MAX = 10_000
+"""Pairs of topic and group whose pulls are counted apart."""
+
 SCAN_COUNT_LEAST = 800
 """A filtered pull looks at 800 entries, or as many as it asks for, as the original does."""
 
@@ -42,8 +45,8 @@ class LogTail:
         "grown",
         "hot_offset",
         "keyed",
-        "parts",
         "refusal",
+        "staged",
         "staged_count",
         "store_ms",
         "views",
@@ -56,7 +59,7 @@ class LogTail:
         self.end_offset = end_offset
         """Where the next record goes, behind everything staged."""
         self.written_offset = end_offset
-        """The end of what the kernel has; [written_offset, end_offset) is staged in `parts`."""
+        """The end of what the kernel has; [written_offset, end_offset) is in `staged`."""
         self.visible_offset = end_offset
         """The end of what may be seen: what is written, or only what is synced."""
         self.hot_offset = end_offset
@@ -64,7 +67,7 @@ class LogTail:
         them. What lies before is read from the files, in a thread."""
         self.refusal = ""
         """Why no record is taken now; empty when they are."""
-        self.parts: list[bytes | memoryview] = []
+        self.staged = bytearray()
         self.staged_count = 0
         """How many records are staged."""
         self.grown: set[Queue] = set()
@@ -87,6 +90,8 @@ class Queue:
         "magic",
         "min_offset",
         "next_offset",
+        "put_bytes",
+        "put_count",
         "queue_id",
         "readable_offset",
         "topic",
@@ -105,6 +110,10 @@ class Queue:
         self.flushed_offset = next_offset
         """Entries before it are in the queue's files; the newest of them are in `entries`, too."""
         self.entries = bytearray()
+        self.put_count = 0
+        """Messages that became readable since this process began."""
+        self.put_bytes = 0
+        """Bytes of records that were appended since then."""
 
     def read_entries(self, queue_offset: int, count: int) -> bytearray:
         """Give up to `count` readable entries, from `base_offset` or a later offset on."""
@@ -149,6 +158,17 @@ class Subscription(NamedTuple):
     """The tag codes that pass, or None for all."""
 
 
+class Got:
+    """What pulls of one group got of one topic since this process began."""
+
+    __slots__ = ("count", "pulls", "size")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.size = 0
+        self.pulls = 0
+
+
 class Origin:
     """Where the messages of one connection come from and how their records begin."""
 
@@ -179,7 +199,10 @@ class CoreState:
     __slots__ = (
         "body_size_max",
         "cluster_property",
+        "got",
+        "got_other",
         "groups",
+        "is_pull_plain",
         "is_sync_flush",
         "judged",
         "offsets",
@@ -201,28 +224,50 @@ class CoreState:
         """(group, topic) to what the group's members have subscribed to."""
         self.offsets: dict[str, dict[int, int]] = {}
         """`topic@group` to queue id to next offset to consume, as consumerOffset.json has it."""
+        self.got: dict[tuple[str, str], Got] = {}
+        """(topic, group) to what its pulls got; at most GOT_MAX."""
+        self.got_other = Got()
+        """What all others got together."""
         self.cluster_property = f"CLUSTER\x01{cluster}\x02"
         self.body_size_max = 4_194_304
         self.is_sync_flush = False
         """Whether answers wait for the disk, unless a message says that it does not."""
-        self.judged: dict[str, tuple[int, bytes]] = {}
-        """What followed the ids of messages, with its tag's code and as it is stored. It depends
-        on the cluster and on `is_sync_flush`: both are fixed before the first message."""
+        self.judged: dict[bytes, tuple[int, bytes]] = {}
+        """What followed the ids of messages, as JSON, with its tag's code and as it is stored. It
+        depends on the cluster and on `is_sync_flush`: both are fixed before the first message."""
+        self.is_pull_plain = True
+        """Whether pulls need no check or choice beyond those of the hot path."""
         self.pull_count_max = 32
         self.pull_bytes_max = 262_144
         self.send_answer = _send_answer(region)
         self.store_id = b""
         """The store host in upper-case hex: the constant beginning of offset message ids."""
 
+    def set_answer(self, region: str, *, is_traced: bool) -> None:
+        """Say what producers are told with each answer: the region, and whether to trace."""
+        self.send_answer = _send_answer(region, is_traced=is_traced)
 
-def _send_answer(region: str) -> bytes:
+    def note_got(self, topic: str, group: str, count: int, size: int) -> None:
+        """Count the messages that one pull got."""
+        got = self.got.get((topic, group))
+        if got is None:
+            if len(self.got) < GOT_MAX:
+                got = self.got[topic, group] = Got()
+            else:
+                got = self.got_other
+        got.count += count
+        got.size += size
+        got.pulls += 1
+
+
+def _send_answer(region: str, *, is_traced: bool = True) -> bytes:
     """Give the template of a send answer: store id, log offset, queue id, queue offset, opaque."""
     if len(region) > REGION_CHARS_MAX:
         raise SettingError(f"regionId has {len(region)} characters, limit {REGION_CHARS_MAX}")
     return (
         b'{"code":0,"extFields":{"msgId":"%b%016X","queueId":"%d","queueOffset":"%d","MSG_REGION":'
         + msgspec.json.encode(region).replace(b"%", b"%%")
-        + b',"TRACE_ON":"true"},"flag":1,"language":"'
+        + (b',"TRACE_ON":"%b"},"flag":1,"language":"' % (b"true" if is_traced else b"false"))
         + LANGUAGE.encode()
         + b'","opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
     )

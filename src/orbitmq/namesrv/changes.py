@@ -15,15 +15,14 @@ from pathlib import Path
 
 from orbitmq.config import (
     NamesrvSettings,
-    change_settings,
     load_settings,
     parse_properties,
     refusals,
     write_properties,
 )
-from orbitmq.errors import RequestFailed, SettingError
-from orbitmq.namesrv.saving import Save, read_file
-from orbitmq.wire.codes import ResponseCode
+from orbitmq.errors import SettingError
+from orbitmq.net.changes import read_changes_of
+from orbitmq.net.saving import Save, read_file
 from orbitmq.world.files import Files
 
 CHANGES_FILE = "namesrv.properties"
@@ -42,16 +41,7 @@ class ChangedSettings:
 
         Raises RequestFailed: 16 for a key that may not be changed, 1 for a value that is wrong.
         """
-        try:
-            wanted = parse_properties(text)
-            refused = refusals(NamesrvSettings, wanted)
-            if refused:
-                raise RequestFailed(
-                    ResponseCode.NO_PERMISSION, "Can not update config: " + "; ".join(refused)
-                )
-            settings = change_settings(self.now, wanted)
-        except SettingError as error:
-            raise RequestFailed(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        settings, wanted = read_changes_of(self.now, text)
         if not wanted:
             return None
         changes = {**self._changes, **wanted}

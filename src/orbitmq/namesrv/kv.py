@@ -18,7 +18,7 @@ import msgspec
 
 from orbitmq.errors import RemoteProtocolError, RequestFailed, StoreError
 from orbitmq.namesrv.admission import name_fault
-from orbitmq.namesrv.saving import Save, read_file
+from orbitmq.net.saving import Save, read_file
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.fastjson import read_json, write_json
 from orbitmq.world.files import Files

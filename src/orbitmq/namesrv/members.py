@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from orbitmq.errors import RequestFailed
 from orbitmq.namesrv.admission import name_fault, shown
+from orbitmq.wire.advertised import Advertised, Reached
 from orbitmq.wire.bodies_namesrv import BrokerData, DataVersion
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers_namesrv import RegisterBroker
@@ -49,6 +50,7 @@ class Member:
 
     __slots__ = (
         "address",
+        "advertised",
         "broker_id",
         "connections",
         "expiry_s",
@@ -69,6 +71,13 @@ class Member:
         self.expiry_s = EXPIRY_S
         self.version: DataVersion | None = None  # of the newest whole table; None: not known
         self.filter_servers: tuple[str, ...] = ()
+        self.advertised: Advertised | None = None
+
+    def address_for(self, reached: Reached | None) -> str:
+        """Give the address that a client is told who reached us so; without, the usual one."""
+        if self.advertised is None or reached is None:
+            return self.address
+        return self.advertised.address_for(reached) or self.address
 
     def belongs_to(self, origin: Origin, address: str) -> bool:
         """Whether `origin`, which says it is at `address`, may speak for this member."""
@@ -91,12 +100,14 @@ class Group:
         self.acting_master: bool | None = None
         self.zone: str | None = None
 
-    def data(self) -> BrokerData:
-        """Give the group as routes show it."""
+    def data(self, reached: Reached | None = None) -> BrokerData:
+        """Give the group as routes show it to a client."""
         return BrokerData(
             cluster=self.cluster,
             broker_name=self.name,
-            broker_addrs={number: one.address for number, one in sorted(self.members.items())},
+            broker_addrs={
+                number: one.address_for(reached) for number, one in sorted(self.members.items())
+            },
             enable_acting_master=self.acting_master,
             zone_name=self.zone,
         )

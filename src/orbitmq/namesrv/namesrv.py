@@ -24,11 +24,11 @@ from orbitmq.namesrv.changes import CHANGES_FILE, ChangedSettings, read_changes
 from orbitmq.namesrv.handlers import handlers_of
 from orbitmq.namesrv.kv import load_kv
 from orbitmq.namesrv.routes import RouteTable
-from orbitmq.namesrv.saving import Saver
 from orbitmq.namesrv.state import Savers, State
 from orbitmq.net.dispatch import Dispatcher, Failures
+from orbitmq.net.saving import Saver
 from orbitmq.net.server import Server
-from orbitmq.net.serving import limits_from, tls_from
+from orbitmq.net.serving import limits_from, proxies_from, tls_from
 from orbitmq.net.turn import Turn
 from orbitmq.world.clock import Clock, SystemClock
 from orbitmq.world.files import Files, FolderLock, SystemFiles
@@ -91,7 +91,10 @@ class NameServer:
         )
         bound_host = settings.bind_address if host is None else host
         bound_port = await self._server.start(
-            bound_host, settings.listen_port if port is None else port, tls_from(settings)
+            bound_host,
+            settings.listen_port if port is None else port,
+            tls_from(settings),
+            proxies_from(settings),
         )
         self.settings = state.settings.now = msgspec.structs.replace(  # what is shown is what is
             settings, bind_address=bound_host, listen_port=bound_port

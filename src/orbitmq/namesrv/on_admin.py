@@ -9,9 +9,9 @@ import logging
 from orbitmq.config import render_properties
 from orbitmq.errors import RequestFailed
 from orbitmq.namesrv.admission import shown
-from orbitmq.namesrv.saving import Save
 from orbitmq.namesrv.state import State
 from orbitmq.net.connection import Connection, Result
+from orbitmq.net.saving import Save
 from orbitmq.wire.bodies_namesrv import KVTable
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, reply_to

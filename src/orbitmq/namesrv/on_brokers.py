@@ -6,11 +6,12 @@ Refusals by the rules of `members` and `routes` are RequestFailed, which the dis
 
 import logging
 
-from orbitmq.errors import RequestFailed
+from orbitmq.errors import RequestFailed, SettingError
 from orbitmq.namesrv.admission import shown
 from orbitmq.namesrv.routes import Registered, Registration
 from orbitmq.namesrv.state import State
 from orbitmq.net.connection import Connection
+from orbitmq.wire import advertised
 from orbitmq.wire.bodies_namesrv import (
     ORDER_TOPIC_NAMESPACE,
     BrokerMemberGroupBody,
@@ -56,11 +57,12 @@ def register_broker(state: State, request: Command, connection: Connection) -> C
         body,
         request.fields.get(ZONE_FIELD),
         settings.delete_topic_with_broker_registration,
+        _advertised(request),
     )
     registered = state.routes.register(
         registration, state.origin(connection), state.clock.monotonic_s()
     )
-    _log(header, registered, connection)
+    _log(registration, registered, connection)
     answer = RegisterBrokerAnswer(
         ha_server_addr=registered.master_ha_address, master_addr=registered.master_address
     )
@@ -74,15 +76,26 @@ def register_broker(state: State, request: Command, connection: Connection) -> C
     )
 
 
-def _log(header: RegisterBroker, registered: Registered, connection: Connection) -> None:
+def _advertised(request: Command) -> advertised.Advertised | None:
+    """Give the addresses that the broker has for clients from elsewhere."""
+    try:
+        return advertised.read_advertised(request.fields.get(advertised.FIELD) or "")
+    except SettingError as error:
+        raise RequestFailed(ResponseCode.SYSTEM_ERROR, str(error)) from None
+
+
+def _log(registration: Registration, registered: Registered, connection: Connection) -> None:
+    header = registration.header
     if registered.is_new:
+        others = f", advertised {registration.advertised}" if registration.advertised else ""
         logger.info(
-            "new broker registered, %s id %d at %s HAServer: %s, by %s",
+            "new broker registered, %s id %d at %s HAServer: %s, by %s%s",
             header.broker_name,
             header.broker_id,
             header.broker_addr,
             header.ha_server_addr,
             connection.peer,
+            others,
         )
     new_topics, refused = registered.topics
     if new_topics:

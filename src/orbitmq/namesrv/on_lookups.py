@@ -2,7 +2,8 @@
 
 In: requests 105, 106, 206, 224, 304 and 311 to 313. Out: their answers; nothing changes.
 Bodies are standard JSON for whoever asks for it or is new enough; older clients get integer keys
-without quotes, as from the original.
+without quotes, as from the original. Where brokers have advertised addresses, each client is told
+the one for the way on which it came.
 """
 
 import msgspec
@@ -12,6 +13,7 @@ from orbitmq.namesrv.admission import shown
 from orbitmq.namesrv.routes import UNIT_FLAG, UNIT_SUBSCRIPTION_FLAG
 from orbitmq.namesrv.state import State
 from orbitmq.net.connection import Connection
+from orbitmq.wire.advertised import Reached
 from orbitmq.wire.bodies_namesrv import ORDER_TOPIC_NAMESPACE, TopicList
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, reply_to
@@ -23,14 +25,14 @@ STANDARD_JSON_VERSION = 401
 """4.9.4: from this version on clients of the original want standard JSON."""
 
 
-def get_route(state: State, request: Command, _connection: Connection) -> Command:
+def get_route(state: State, request: Command, connection: Connection) -> Command:
     """105: where a topic's queues are."""
     header = read_header(GetRoute, request.fields)
     settings = state.settings.now
     now_s = state.clock.monotonic_s()
     if settings.need_wait_for_service:
         _refuse_early(now_s - state.started_s, settings.wait_seconds_for_service)
-    route = state.routes.route(header.topic)
+    route = state.routes.route(header.topic, _reached(connection))
     if route is None:
         raise RequestFailed(
             ResponseCode.TOPIC_NOT_EXIST,
@@ -57,10 +59,14 @@ def _is_new(request: Command) -> bool:
     return request.version >= STANDARD_JSON_VERSION
 
 
-def get_cluster_info(state: State, request: Command, _connection: Connection) -> Command:
+def _reached(connection: Connection) -> Reached:
+    return Reached(connection.local_address[0], connection.peer_address[0])
+
+
+def get_cluster_info(state: State, request: Command, connection: Connection) -> Command:
     """106: all brokers and clusters."""
-    body = write_json(state.routes.cluster_info(), standard=_is_new(request))
-    return reply_to(request, body=body)
+    clusters = state.routes.cluster_info(_reached(connection))
+    return reply_to(request, body=write_json(clusters, standard=_is_new(request)))
 
 
 def get_all_topics(state: State, request: Command, _connection: Connection) -> Command:
@@ -77,10 +83,10 @@ def get_topics_by_cluster(state: State, request: Command, _connection: Connectio
     return _listing(request, state.routes.topics_of_cluster(header.cluster))
 
 
-def get_system_topics(state: State, request: Command, _connection: Connection) -> Command:
+def get_system_topics(state: State, request: Command, connection: Connection) -> Command:
     """304: cluster and broker names, and the address of one broker that knows more."""
     _refuse_lists(state)
-    return _listing(request, state.routes.system_topics())
+    return _listing(request, state.routes.system_topics(_reached(connection)))
 
 
 def get_unit_topics(state: State, request: Command, _connection: Connection) -> Command:

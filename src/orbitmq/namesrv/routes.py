@@ -33,6 +33,7 @@ from orbitmq.namesrv.admission import (
     shown,
 )
 from orbitmq.namesrv.members import MASTER_ID, Departure, Group, Member, Members, Origin
+from orbitmq.wire.advertised import Advertised, Reached
 from orbitmq.wire.bodies_namesrv import (
     PERM_READ,
     PERM_WRITE,
@@ -65,12 +66,13 @@ UNIT_SUBSCRIPTION_FLAG = 2
 
 
 class Registration(NamedTuple):
-    """What a broker registers: its header, its topics, its zone (5.x)."""
+    """What a broker registers: its header, its topics, its zone (5.x), its addresses (ours)."""
 
     header: RegisterBroker
     body: RegisterBrokerBody
     zone: str | None = None
     drops_missing: bool = False
+    advertised: Advertised | None = None
 
 
 class Taken(NamedTuple):
@@ -126,6 +128,7 @@ class RouteTable:
         if header.enable_acting_master is not None:  # a 4.9 member of the group says nothing
             group.acting_master = header.enable_acting_master
         group.zone = registration.zone
+        member.advertised = registration.advertised
         if body.filter_server_list is not None:
             member.filter_servers = _filter_servers(body.filter_server_list)
         taken = Taken([], [])
@@ -299,8 +302,8 @@ class RouteTable:
 
     # --- lookups ---
 
-    def route(self, topic: str) -> TopicRoute | None:
-        """Give where a topic's queues are, or None when no broker has it."""
+    def route(self, topic: str, reached: Reached | None = None) -> TopicRoute | None:
+        """Give where a topic's queues are for a client, or None when no broker has it."""
         by_broker = self._topics.get(topic)
         if by_broker is None:
             return None
@@ -310,18 +313,20 @@ class RouteTable:
             group.name: group.mappings[topic] for group in groups if topic in group.mappings
         }
         return TopicRoute(
-            broker_datas=[group.data() for group in groups],
+            broker_datas=[group.data(reached) for group in groups],
             filter_server_table={
-                one.address: list(one.filter_servers) for one in members if one.filter_servers
+                one.address_for(reached): list(one.filter_servers)
+                for one in members
+                if one.filter_servers
             },
             queue_datas=list(by_broker.values()),
             topic_queue_mapping_by_broker=mappings or None,
         )
 
-    def cluster_info(self) -> ClusterInfo:
-        """Give all brokers and clusters."""
+    def cluster_info(self, reached: Reached | None = None) -> ClusterInfo:
+        """Give all brokers and clusters, as a client sees them."""
         return ClusterInfo(
-            broker_addr_table={group.name: group.data() for group in self._members.groups()},
+            broker_addr_table={group.name: group.data(reached) for group in self._members.groups()},
             cluster_addr_table=self._members.clusters(),
         )
 
@@ -345,13 +350,15 @@ class RouteTable:
                 names.update(dict.fromkeys(sorted(group.topics)))
         return TopicList(topic_list=list(names))
 
-    def system_topics(self) -> TopicList:
+    def system_topics(self, reached: Reached | None = None) -> TopicList:
         """Give the cluster and broker names, which are topics as well, and one broker's address."""
         names: dict[str, None] = {}
         for cluster, brokers in self._members.clusters().items():
             names.update(dict.fromkeys([cluster, *brokers]))
         addresses = (
-            one.address for group in self._members.groups() for one in group.members.values()
+            one.address_for(reached)
+            for group in self._members.groups()
+            for one in group.members.values()
         )
         return TopicList(topic_list=list(names), broker_addr=next(addresses, None))
 

@@ -12,8 +12,8 @@ from orbitmq.namesrv.changes import ChangedSettings
 from orbitmq.namesrv.kv import KvSettings
 from orbitmq.namesrv.members import Departure, Origin
 from orbitmq.namesrv.routes import RouteTable
-from orbitmq.namesrv.saving import Saver
 from orbitmq.net.connection import Connection, Result
+from orbitmq.net.saving import Saver
 from orbitmq.wire.command import Command
 from orbitmq.world.clock import Clock
 

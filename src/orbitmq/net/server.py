@@ -17,6 +17,7 @@ from orbitmq.errors import SettingError
 from orbitmq.metrics import Registry
 from orbitmq.net.connection import Connection, Handler, ReadFrames, cut_next
 from orbitmq.net.limits import Limits
+from orbitmq.net.proxy_protocol import Proxies
 from orbitmq.net.turn import Turn
 from orbitmq.net.watch import Watch
 from orbitmq.world.net import allow_descriptors, listen, listening_port
@@ -58,9 +59,16 @@ class Server:
         self._watch = Watch(turn.loop, limits, registry, name)
         self.connections: set[Connection] = self._watch.connections
 
-    async def start(self, host: str, port: int, tls: TlsSettings | None = None) -> int:
+    async def start(
+        self,
+        host: str,
+        port: int,
+        tls: TlsSettings | None = None,
+        proxies: Proxies | None = None,
+    ) -> int:
         """Listen; give the real port (0 asks for any). Raises SettingError."""
         ensure(self._listener is None, f"server {self.name} is started once")
+        self._watch.proxies = proxies
         self._tls = ServerTls(tls) if tls is not None else None
         self._fit_descriptors()
         self._listener = await listen(self._turn.loop, self._accept, host, port)

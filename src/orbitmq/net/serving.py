@@ -6,6 +6,7 @@ that has the same settings. One place, so that name server and broker cannot dif
 
 from orbitmq.config import ServerSettings
 from orbitmq.net.limits import Limits
+from orbitmq.net.proxy_protocol import Proxies, read_networks
 from orbitmq.world.tls import ClientAuth, ClientTls, TlsClientSettings, TlsMode, TlsSettings
 
 
@@ -27,6 +28,12 @@ def tls_from(settings: ServerSettings) -> TlsSettings:
         trust_cert_path=settings.tls_server_trust_cert_path or None,
         client_auth=ClientAuth(settings.tls_server_need_client_auth),
     )
+
+
+def proxies_from(settings: ServerSettings) -> Proxies | None:
+    """Give who may speak the PROXY protocol; raises SettingError for what is no network."""
+    networks = read_networks(settings.proxy_protocol_from, "proxyProtocolFrom")
+    return Proxies(networks) if settings.proxy_protocol_enable else None
 
 
 def dial_tls_from(settings: ServerSettings) -> ClientTls | None:

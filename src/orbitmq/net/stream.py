@@ -8,7 +8,8 @@ Rules:
    more is taken, and what was read already is kept until the output has drained.
 2. Whatever ends a connection has a reason, counted once. After `close` returns, `closed` is true
    and `on_close` was called; what was sent before is still written.
-3. The first byte tells TLS from plain; see world.tls.
+3. The first byte tells TLS, plain and a proxy's preamble apart; see world.tls, proxy_protocol.
+4. One poll reads a bounded piece of each connection: the loop's other work gets its turn.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, cast
 
 from orbitmq.errors import ConnectionClosed, RemoteProtocolError
 from orbitmq.net.pace import Pace
+from orbitmq.net.proxy_protocol import FIRST_BYTES, Proxies, read_preamble
 from orbitmq.net.turn import Turn
 from orbitmq.net.watch import Watch
 from orbitmq.world.net import address_of, tune
@@ -34,6 +36,10 @@ Parts = list[bytes | memoryview]
 
 COPY_BELOW_BYTES = 4_096
 """Pieces smaller than this on average are joined: copying them costs less than a vector write."""
+
+WHOLE_READ_BYTES = 200_000
+"""A read of this size filled the loop's buffer (250 KiB): there is more in the socket. uvloop would
+read 32 of them before it looks at another connection."""
 
 
 class Stream(asyncio.Protocol):
@@ -61,6 +67,9 @@ class Stream(asyncio.Protocol):
         self._tls_ready: asyncio.Future[None] | None = None
         self._is_dialled = is_dialled
         self._is_first_read = not is_dialled
+        self._proxies = watch.proxies
+        self._preamble = b""
+        self._is_resting = False
         self._is_lost = False
         self._is_finished = False
         self._is_dropped = False
@@ -187,13 +196,10 @@ class Stream(asyncio.Protocol):
         if self.closed:
             return
         self._pace.moves += 1
-        self.traffic.received.value += len(data)
+        size = len(data)
+        self.traffic.received.value += size
         if self._is_first_read:
-            self._is_first_read = False
-            refusal = self._choose_tls(data[0])
-            if refusal is not None:
-                self.close(refusal)
-                return
+            data = self._begin(data)
         if self._tls is not None:
             data = self._open_sealed(self._tls, data)
         if self._is_halted:
@@ -202,8 +208,55 @@ class Stream(asyncio.Protocol):
             self._take(data)
         if self._tls is not None and self._tls.is_ended:
             self.close("peer")
-        if self.held_bytes or self._begun_bytes() or self._backlog:
+        if self.held_bytes or self._begun_bytes() or self._backlog or self._preamble:
             self.measure()
+        if size >= WHOLE_READ_BYTES and not self._is_resting and not self._is_halted:
+            self._rest()
+
+    def _rest(self) -> None:
+        """Read no more of this connection in this poll."""
+        if not self.closed:
+            self._is_resting = True
+            self._transport.pause_reading()
+            self._turn.loop.call_soon(self._rested)
+
+    def _rested(self) -> None:
+        self._is_resting = False
+        if not self._is_halted and not self.closed:
+            self._transport.resume_reading()
+
+    def _begin(self, data: bytes) -> bytes:
+        """Look at what a connection begins with; give what is left of it to handle."""
+        proxies = self._proxies
+        if proxies is not None and (self._preamble or data[0] in FIRST_BYTES):
+            data = self._take_preamble(proxies, data)
+            if not data:
+                return b""
+        self._is_first_read = False
+        refusal = self._choose_tls(data[0])
+        if refusal is not None:
+            self.close(refusal)
+            return b""
+        return data
+
+    def _take_preamble(self, proxies: Proxies, data: bytes) -> bytes:
+        """Take the addresses from a proxy's word, once; give what follows it."""
+        data, self._preamble = self._preamble + data, b""
+        try:
+            proxies.check(self.peer_address[0])
+            preamble = read_preamble(data)
+        except RemoteProtocolError as error:
+            self._refuse(error)
+            return b""
+        if preamble is None:
+            self._preamble = data
+            return b""
+        self._proxies = None
+        if preamble.source is not None and preamble.destination is not None:
+            logger.debug("%s speaks for %s:%d", self.peer, *preamble.source)
+            self.peer_address, self.local_address = preamble.source, preamble.destination
+            self.peer = f"{self.peer_address[0]}:{self.peer_address[1]}"
+        return data[preamble.size :]
 
     def eof_received(self) -> bool:
         """End in order: the peer will send nothing more (called by the transport)."""
@@ -251,7 +304,7 @@ class Stream(asyncio.Protocol):
         backlog, self._backlog = self._backlog, b""
         if backlog:
             self._take(backlog)
-        if not self._is_halted and not self.closed:
+        if not self._is_halted and not self._is_resting and not self.closed:
             self._transport.resume_reading()
         self.measure()
 
@@ -259,7 +312,7 @@ class Stream(asyncio.Protocol):
 
     def measure(self) -> None:
         """Bring `held_bytes` up to date."""
-        held = self._begun_bytes() + len(self._backlog) + self._out_bytes
+        held = self._begun_bytes() + len(self._backlog) + len(self._preamble) + self._out_bytes
         if not self._is_lost and not self._is_dropped:
             held += self._transport.get_write_buffer_size()
         if held != self.held_bytes:
@@ -386,7 +439,7 @@ class Stream(asyncio.Protocol):
         self.close_reason = reason
         self._closed_s = self._turn.loop.time()
         self.traffic.closes.add(reason)
-        self._backlog = b""
+        self._backlog = self._preamble = b""
         self._give_up()
         self._tell_drained()
         if self._tls_ready is not None and not self._tls_ready.done():

@@ -17,6 +17,7 @@ from orbitmq.metrics import Registry
 from orbitmq.net.dispatch import Failures
 from orbitmq.net.later import Laters
 from orbitmq.net.limits import Limits
+from orbitmq.net.proxy_protocol import Proxies
 from orbitmq.net.traffic import Traffic
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class Watch:
         self.failures = Failures(registry)
         self.laters = Laters(loop, self.traffic.laters)
         self.connections_max = limits.connections_max
+        self.proxies: Proxies | None = None
+        """Who may say by the PROXY protocol for whom a connection is; None: nobody."""
         self.held_bytes = 0
         self.connections: set[Connection] = set()
         self._timer: asyncio.Handle | None = None

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from orbitmq.core import Walked
 from orbitmq.errors import StoreError
 from orbitmq.store.check_index import IndexCheck
-from orbitmq.store.check_queues import LogBounds, QueueCheck
+from orbitmq.store.check_queues import LogBounds, QueueCheck, Topics
 from orbitmq.store.check_tables import (
     check_checkpoint,
     check_names,
@@ -35,6 +35,7 @@ from orbitmq.store.index_shape import Shape
 from orbitmq.store.layout import Folder, is_file_name
 from orbitmq.store.log_walk import Damage, LogWalk, Seen, first_nonzero
 from orbitmq.store.options import StoreOptions
+from orbitmq.store.topic_removal import read_notes
 from orbitmq.store.verdict import (
     RECOVERS,
     REPAIR,
@@ -115,7 +116,8 @@ class _Check:
         self._facts = circumstances
         self._verdict = verdict
         shape = Shape(options.index_slot_count, options.index_entry_count)
-        topics = read_topics(files, folder)
+        removed = read_notes(files, folder, circumstances.checkpoint)
+        topics = Topics(read_topics(files, folder), removed)
         mark = circumstances.mark
         self._queues = QueueCheck(files, folder, verdict, mark, topics)
         self._offsets = read_offsets(files, folder)

@@ -17,6 +17,7 @@ Rules:
 
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,6 +58,13 @@ class LogBounds(NamedTuple):
         return at >= 0 and self.damages[at][0] <= log_offset < self.damages[at][1]
 
 
+class Topics(NamedTuple):
+    """Which topics there are, and which were removed: none of their records before is judged."""
+
+    names: set[str]
+    removed: Mapping[str, int]
+
+
 class _Line:
     """One queue: what the log said of it so far."""
 
@@ -94,7 +102,7 @@ class QueueCheck:
     """Compares queues with the log."""
 
     def __init__(
-        self, files: Files, folder: Folder, verdict: Verdict, mark: int | None, topics: set[str]
+        self, files: Files, folder: Folder, verdict: Verdict, mark: int | None, topics: Topics
     ) -> None:
         """`mark`: entries of records from here on may be missing; None: none may."""
         self._files = files
@@ -102,7 +110,8 @@ class QueueCheck:
         self._extras_root = folder.queue_extras
         self._verdict = verdict
         self._mark = mark
-        self._topics = topics
+        self._topics = topics.names
+        self._removed = topics.removed
         self._extras: dict[Path, ExtraUnits] = {}
         self._lines: dict[tuple[str, int], _Line] = {}
         self._blocks: OrderedDict[tuple[Path, int], bytes] = OrderedDict()
@@ -176,6 +185,8 @@ class QueueCheck:
     def see(self, seen: Seen, code: int) -> None:
         """Compare the entry of a record whose code should be `code`."""
         record = seen.record
+        if record.log_offset < self._removed.get(record.topic, 0):
+            return
         if not enters_queue(record.sys_flag):
             if record.queue_offset:
                 text = f"the record at log offset {record.log_offset} is in no queue and yet has "

@@ -48,6 +48,7 @@ _CONFIG_NAMES = {
     "timermetrics",
     "transactionMetrics",
     "followers.json",
+    "removedTopics.json",
 }
 _ROOT_NAMES = {
     *("commitlog", "consumequeue", "consumequeue_ext", "index", "config", "aside"),

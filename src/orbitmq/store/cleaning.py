@@ -12,6 +12,7 @@ Rules:
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.jobs import error_of
 from orbitmq.store.key_index import KeyIndex
 from orbitmq.store.layout import Folder, is_file_name
+from orbitmq.store.queue_ext import last_address, offset_of
 from orbitmq.store.reading import ColdReader, QueueView, min_offsets, snapshot
 from orbitmq.store.refusals import Refusals
 from orbitmq.store.retention import Decision, Disk, Facts, LogFile, Retention
@@ -31,6 +33,9 @@ from orbitmq.world.files import Files
 
 TRIM_COUNT_MAX = 1_000
 """Queues looked at by one job."""
+
+LOOK_BACK_MAX = 1_000_000
+"""Entries of a queue in which the last extra unit that goes is looked for."""
 
 _NOTHING = Decision([], "", "")
 
@@ -102,6 +107,8 @@ class TrimJob:
     def _run(self) -> None:
         cleaner, first = self._cleaner, self._first_offset
         self.moved = min_offsets(cleaner.reader, self._views, first)
+        if cleaner.outside.files.is_folder(cleaner.folder.queue_extras):
+            self._remove_units()
         for topic, queue_id in self.moved:
             for path in cleaner.reader.queue_files.expired(topic, queue_id, first):
                 cleaner.outside.files.remove(path)
@@ -110,6 +117,18 @@ class TrimJob:
             for path in [path for path in expired if path.name < cleaner.synced_index]:
                 cleaner.outside.files.remove(path)
                 self.removed_indexes.append(path)
+
+    def _remove_units(self) -> None:
+        """Remove files of extra units that no entry leads to any more."""
+        reader = self._cleaner.reader
+        for view in self._views:
+            key = (view.topic, view.queue_id)
+            end = self.moved.get(key, 0)
+            first = max(view.min_offset, end - LOOK_BACK_MAX)
+            address = last_address(partial(reader.queue_files.read_cold, *key), first, end)
+            if address is not None:
+                for path in reader.extras(view).expired(offset_of(address)):
+                    self._cleaner.outside.files.remove(path)
 
 
 class CleanerParts(NamedTuple):
@@ -199,8 +218,9 @@ class Cleaner:
 
         Then these queues are due again.
         """
+        looked_at = {(queue.topic, queue.queue_id): queue for queue in self._trimming}
         for key, min_offset in job.moved.items():
-            queue = self._parts.queues[key]
+            queue = looked_at[key]  # its topic may be gone, and another may have its name
             ensure(min_offset <= queue.readable_offset, "a queue begins before its end")
             queue.min_offset = max(queue.min_offset, min_offset)
         self.key_index.forget(job.removed_indexes)

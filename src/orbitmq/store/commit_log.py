@@ -58,7 +58,7 @@ class CommitLog:
         """Give the path of a file by its number (first offset // file size)."""
         return self._folder / file_name(number * self._tail.file_size)
 
-    def write(self, log_offset: int, data: bytes) -> None:
+    def write(self, log_offset: int, data: bytes | bytearray) -> None:
         """Write `data` at `log_offset`, cut where files end.
 
         Raises StoreError when a file refuses; then nothing of `data` will be read as a record.
@@ -69,7 +69,7 @@ class CommitLog:
         finally:
             self._written_from = None
 
-    def _write(self, log_offset: int, data: bytes) -> None:
+    def _write(self, log_offset: int, data: bytes | bytearray) -> None:
         file_size = self._tail.file_size
         for number in range(log_offset // file_size, -(-(log_offset + len(data)) // file_size)):
             self._file(number)  # before anything is written: a full disk refuses here, most often

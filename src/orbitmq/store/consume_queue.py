@@ -14,7 +14,7 @@ Rules:
 4. What `write` and `cut` touched, new names included, is on the disk after the next `sync`.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -30,11 +30,9 @@ from orbitmq.store.layout import (
     file_name,
     is_file_name,
 )
+from orbitmq.store.open_files import OPEN_FILES_MAX, FileKey, OpenFiles
 from orbitmq.store.queue_ext import ExtraUnits
 from orbitmq.world.files import NO_FILE, BigFile, Files
-
-OPEN_FILES_MAX = 256
-"""An open file costs one descriptor and no map."""
 
 HOLE_SIZE = 0x7FFF_FFFF
 """The size in an entry that stands for no record; the original fills lost beginnings with it."""
@@ -46,9 +44,6 @@ _PAGE_SIZE = 4_096
 _PAGE_COUNT = _PAGE_SIZE // ENTRY_SIZE
 _ZEROS = bytes(_PAGE_SIZE)
 _SAMPLE_MAX = 256
-
-_Key = tuple[str, int, int]
-"""Topic, queue id and number of a file."""
 
 IsBefore = Callable[[int, int], bool]
 """Says of an entry (log offset, size) whether it lies before what is looked for."""
@@ -87,8 +82,8 @@ class QueueFiles:
         self._root = str(folder)
         self.file_size = file_size
         self._per_file = file_size // ENTRY_SIZE
-        self._writing = _OpenFiles(files, open_max)
-        self._unsynced: set[_Key] = set()
+        self._writing = OpenFiles(files, open_max)
+        self._unsynced: set[FileKey] = set()
         self._unsynced_folders: dict[Path, None] = {}
 
     def close(self) -> None:
@@ -158,6 +153,29 @@ class QueueFiles:
             self._unsynced.clear()
             self._unsynced_folders.clear()
 
+    def remove_topic(self, topic: str) -> None:
+        """Unlink everything that a topic has here; its names are gone after a sync of the folder.
+
+        The last file of a queue goes first: what a crash leaves is a row.
+        """
+        for name in self._files.names(self._folder / _folder_name(topic)):
+            if _is_queue_id(name):
+                self.remove_queue(topic, int(name))
+
+    def remove_queue(self, topic: str, queue_id: int) -> None:
+        """Unlink the files of a queue, and the extra units of its entries."""
+        self._writing.forget(topic, queue_id)
+        self._unsynced = {key for key in self._unsynced if key[:2] != (topic, queue_id)}
+        for folder in (parent / str(queue_id) for parent in self._topic_folders(topic)):
+            for name in reversed(self._files.names(folder)):
+                self._files.remove(folder / name)
+            self._files.remove_folder(folder)
+            self._files.remove_folder(folder.parent)
+
+    def _topic_folders(self, topic: str) -> tuple[Path, Path]:
+        extras = Folder(self._folder.parent).queue_extras
+        return self._folder / _folder_name(topic), extras / _folder_name(topic)
+
     def _writable(self, topic: str, queue_id: int, number: int) -> BigFile:
         key = (topic, queue_id, number)
         file = self._writing.get(key)
@@ -211,6 +229,11 @@ class QueueFiles:
             else:
                 for name, _ in found:
                     yield self._extent(topic, name, f"{topic_folder}/{name}")
+
+    def of_topic(self, topic: str) -> list[Extent]:
+        """Give what is in the folders of a topic's queues."""
+        names = self._files.names(f"{self._root}/{_folder_name(topic)}")
+        return [self.extent(topic, int(name)) for name in names if _is_queue_id(name)]
 
     def extent(self, topic: str, queue_id: int) -> Extent:
         """Give what is in one queue's folder."""
@@ -380,46 +403,6 @@ class QueueFiles:
     def _path_text(self, topic: str, queue_id: int, number: int) -> str:
         name = file_name(number * self.file_size)
         return f"{self._root}/{_folder_name(topic)}/{queue_id}/{name}"
-
-
-class _OpenFiles:
-    """Files by (topic, queue id, number); the longest unused one is closed for a new one."""
-
-    def __init__(self, files: Files, count_max: int) -> None:
-        self._files = files
-        self._count_max = count_max
-        self._open: OrderedDict[_Key, BigFile] = OrderedDict()
-        self._numbers: dict[tuple[str, int], set[int]] = {}
-
-    def get(self, key: _Key) -> BigFile | None:
-        file = self._open.get(key)
-        if file is not None:
-            self._open.move_to_end(key)
-        return file
-
-    def open(self, key: _Key, path: Path, size: int) -> BigFile:
-        """Open a file; made, sparse, when it is not there."""
-        if len(self._open) >= self._count_max:
-            self._close(next(iter(self._open)))
-        file = self._files.open_big(path, size, is_mapped=False)
-        self._open[key] = file
-        self._numbers.setdefault(key[:2], set()).add(key[2])
-        return file
-
-    def forget(self, topic: str, queue_id: int) -> None:
-        for number in list(self._numbers.get((topic, queue_id), ())):
-            self._close((topic, queue_id, number))
-
-    def close(self) -> None:
-        for key in list(self._open):
-            self._close(key)
-
-    def _close(self, key: _Key) -> None:
-        numbers = self._numbers[key[:2]]
-        numbers.discard(key[2])
-        if not numbers:
-            del self._numbers[key[:2]]
-        self._open.pop(key).close()
 
 
 def file_size_in(files: Files, folder: Path) -> int | None:

@@ -15,14 +15,25 @@ from orbitmq.core.state import ENTRY
 from orbitmq.store.consume_queue import HOLE_SIZE, QueueFiles
 from orbitmq.store.layout import can_hold_queue
 from orbitmq.store.scan import LogFiles
+from orbitmq.store.topic_removal import Removed
 from orbitmq.wire.sysflag import enters_queue
 
 
 class EntryProof:
     """Asks the queues about records."""
 
-    def __init__(self, queue_files: QueueFiles, log: LogFiles, complete_below: int = 0) -> None:
-        """Every record below `complete_below` that belongs into a queue has its entry."""
+    def __init__(
+        self,
+        queue_files: QueueFiles,
+        log: LogFiles,
+        complete_below: int = 0,
+        removed: Removed | None = None,
+    ) -> None:
+        """Every record below `complete_below` that belongs into a queue has its entry.
+
+        Except those of removed topics.
+        """
+        self._removed = removed or Removed()
         self._queue_files = queue_files
         self._log = log
         self._complete_below = complete_below
@@ -31,7 +42,7 @@ class EntryProof:
         """Whether a record cannot be one of the log."""
         if not enters_queue(walked.sys_flag) or walked.queue_offset < 0:
             return False
-        if not can_hold_queue(walked.topic, walked.queue_id):
+        if self._removed.has(walked) or not can_hold_queue(walked.topic, walked.queue_id):
             return False
         key = (walked.topic, walked.queue_id)
         entry = self._queue_files.read_cold(*key, walked.queue_offset, 1)

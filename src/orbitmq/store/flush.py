@@ -5,9 +5,9 @@ In: what was frozen when the job was made. Out: written and synced files, or the
 Rules:
 1. `run` touches files only, never the store's state; `Store.finish_…` takes the outcome in. It does
    not raise what a disk does: that is in `error`.
-2. Order inside a flush: queue entries, index entries and their sync, the checkpoint's index stamp,
-   index slots and header, then the marks. So whatever a crash cuts off, what a mark says is true,
-   and a slot never points to an entry that is not there.
+2. Order inside a flush: extra units if there are any, queue entries, index entries and their sync,
+   the checkpoint's index stamp, index slots and header, then the marks. So whatever a crash cuts
+   off, what a mark says is true, and a slot never points to an entry that is not there.
 3. Only a thorough flush moves the synced mark. It runs after the log itself is synced that far.
 """
 
@@ -24,6 +24,7 @@ from orbitmq.store.commit_log import Unsynced
 from orbitmq.store.consume_queue import QueueFiles
 from orbitmq.store.jobs import error_of
 from orbitmq.store.key_index import IndexJob, KeyIndex
+from orbitmq.store.queue_ext_writing import BitMapOf, UnitWriter
 from orbitmq.world.files import BigFile, Files
 
 
@@ -81,6 +82,9 @@ class FlushTargets(NamedTuple):
     key_index: KeyIndex
     checkpoint: CheckpointFile
     save_positions: Callable[[], None]
+    units: UnitWriter | None = None
+    """If queue entries get extra units."""
+    bit_map_of: BitMapOf | None = None
 
 
 class FlushJob:
@@ -109,15 +113,27 @@ class FlushJob:
         self.error = error_of(self._run)
 
     def _run(self) -> None:
-        queue_files = self._targets.queue_files
-        for queue, queue_offset, entries in self.runs:
-            queue_files.write(queue.topic, queue.queue_id, queue_offset, entries)
+        queue_files, units = self._targets.queue_files, self._targets.units
+        if units is None:
+            for queue, queue_offset, entries in self.runs:
+                queue_files.write(queue.topic, queue.queue_id, queue_offset, entries)
+        else:
+            self._write_extended(units)
         self._write_index()
         if self.is_thorough:
+            if units is not None:
+                units.sync()
             queue_files.sync()
             self._targets.key_index.sync()
             self._targets.save_positions()
         self._save_marks()
+
+    def _write_extended(self, units: UnitWriter) -> None:
+        changed = units.addressed(self.runs, self._targets.bit_map_of)
+        for (queue, queue_offset, _), entries in zip(self.runs, changed, strict=True):
+            write = self._targets.queue_files.write
+            write(queue.topic, queue.queue_id, queue_offset, entries)
+        units.confirm()
 
     def _write_index(self) -> None:
         job, checkpoint = self.index_job, self._targets.checkpoint

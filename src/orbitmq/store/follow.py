@@ -25,6 +25,7 @@ _TAGS = TAGS.encode() + b"\x01"
 _NAME_END = b"\x01"
 _ENTRY_END = 0x02
 _LEVEL_MAX = 2**31 - 1
+_LEVEL_DIGITS_MAX = 10
 _ROLLBACK = int(Transaction.ROLLBACK)
 
 
@@ -36,11 +37,19 @@ def is_indexed(sys_flag: int) -> bool:
 def entry_code(walked: Walked, delays_ms: Sequence[int]) -> int:
     """Give the code of the record's queue entry."""
     if walked.topic == SCHEDULE_TOPIC:
-        level = _delay_level(walked.properties, len(delays_ms))
-        if level:
-            is_known = level <= len(delays_ms)
-            return walked.store_ms + (delays_ms[level - 1] if is_known else UNKNOWN_LEVEL_DELAY_MS)
+        code = due_code(walked.properties, walked.store_ms, delays_ms)
+        if code is not None:
+            return code
     return properties_code(walked.properties)
+
+
+def due_code(properties: bytes, store_ms: int, delays_ms: Sequence[int]) -> int | None:
+    """Give when a message of the schedule topic is due; None when it names no level."""
+    level = _delay_level(properties, len(delays_ms))
+    if not level:
+        return None
+    is_known = level <= len(delays_ms)
+    return store_ms + (delays_ms[level - 1] if is_known else UNKNOWN_LEVEL_DELAY_MS)
 
 
 def properties_code(properties: bytes) -> int:
@@ -62,11 +71,18 @@ def _code_of(tag: bytes) -> int:
     return tag_code(tag.decode("utf-8", "replace"))
 
 
+def parse_level(text: str) -> int | None:
+    """Give the delay level that a property names, as Java reads a number; None when it is none."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits.isascii() or not digits.isdigit() or len(digits) > _LEVEL_DIGITS_MAX:
+        return None
+    level = int(text)
+    return level if -_LEVEL_MAX - 1 <= level <= _LEVEL_MAX else None
+
+
 def _delay_level(properties: bytes, level_max: int) -> int:
     """Give the level the message waits for, at most the highest one; 0 when it names none."""
-    text = parse_properties(properties).get(DELAY, "")
-    digits = text.removeprefix("+")
-    if not digits.isascii() or not digits.isdigit() or len(digits) > 10 or int(digits) > _LEVEL_MAX:
+    level = parse_level(parse_properties(properties).get(DELAY, "")) or 0
+    if level <= 0:
         return 0
-    level = int(digits)
     return min(level, level_max) if level_max else level

@@ -62,6 +62,11 @@ class Folder(msgspec.Struct, frozen=True):
         return self.root / "config"
 
     @property
+    def removed_topics(self) -> Path:
+        """Which topics were removed, and where the log ended then; our own."""
+        return self.config / "removedTopics.json"
+
+    @property
     def aside(self) -> Path:
         """Where recovery and repair put what they do not understand, instead of deleting it."""
         return self.root / "aside"

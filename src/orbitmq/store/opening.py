@@ -22,8 +22,11 @@ from orbitmq.store.flush import CheckpointFile
 from orbitmq.store.key_index import KeyIndex
 from orbitmq.store.layout import Folder
 from orbitmq.store.options import StoreOptions
+from orbitmq.store.queue_ext_writing import UnitWriter
+from orbitmq.store.reading import ColdReader
 from orbitmq.store.recovery import Finding, Parts, Recovered, recover
 from orbitmq.store.survey import survey
+from orbitmq.store.topic_removal import Notes, find_removed, save_notes, still_needed
 from orbitmq.world.clock import Clock
 from orbitmq.world.files import Files, FolderLock
 
@@ -41,8 +44,20 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     queue_files: QueueFiles
     index: KeyIndex
     checkpoint: CheckpointFile
+    units: UnitWriter | None
+    """If queue entries get extra units."""
     findings: list[Finding]
+    removed: Notes
     was_clean: bool
+
+    def close(self) -> None:
+        """Close the files of queues, index and checkpoint, whatever of it fails."""
+        with ExitStack() as steps:
+            steps.callback(self.checkpoint.close)
+            steps.callback(self.index.close)
+            steps.callback(self.queue_files.close)
+            if self.units is not None:
+                steps.callback(self.units.close)
 
 
 class Outside(NamedTuple):
@@ -98,8 +113,10 @@ def open_folder(
             is_clean=is_clean,
             boot_id=outside.boot_id,
             is_full_rebuild=is_full_rebuild,
+            removed=find_removed(files, folder, before, is_clean=is_clean),
         )
         recovered = recover(parts, progress)
+        removed = _keep_removed(parts, recovered)
         checkpoint = _save_checkpoint(parts, recovered)
         undo.pop_all()
     return Opened(
@@ -111,7 +128,9 @@ def open_folder(
         queue_files=queue_files,
         index=index,
         checkpoint=checkpoint,
+        units=_unit_writer(parts) if options.is_extended else None,
         findings=[*found.findings, *recovered.findings],
+        removed=removed,
         was_clean=is_clean,
     )
 
@@ -129,6 +148,29 @@ def _tail(file_size: int, recovered: Recovered) -> LogTail:
     tail.hot_offset = recovered.checked_from
     tail.store_ms = recovered.store_ms
     return tail
+
+
+def _unit_writer(parts: Parts) -> UnitWriter:
+    reader = ColdReader(parts.files, parts.folder, parts.survey.log_file_size, parts.queue_files)
+    return UnitWriter(
+        parts.files,
+        parts.folder.queue_extras,
+        parts.options.extra_file_size,
+        parts.queue_files,
+        reader.log_bytes,
+    )
+
+
+def _keep_removed(parts: Parts, recovered: Recovered) -> Notes:
+    """Keep the notes of removed topics that are still needed, before an offset is given again."""
+    needed = still_needed(parts.removed.notes, recovered.first_offset, recovered.end_offset)
+    files, path = parts.files, parts.folder.removed_topics
+    if not needed and files.size(path) is not None:
+        files.remove(path)
+        files.sync([parts.folder.config])
+    elif needed != parts.removed.notes:
+        save_notes(files, path, needed)
+    return needed
 
 
 def _save_checkpoint(parts: Parts, recovered: Recovered) -> CheckpointFile:

@@ -10,6 +10,7 @@ from orbitmq.store.kept_entries import KEPT_BYTES_MAX
 
 LOG_FILE_SIZE = 1_073_741_824
 QUEUE_FILE_SIZE = 6_000_000
+EXTRA_FILE_SIZE = 50_331_648
 INDEX_SLOT_COUNT = 5_000_000
 INDEX_ENTRY_COUNT = 20_000_000
 DELAYS_MS = tuple(
@@ -30,6 +31,9 @@ class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
     index_entry_count: int = INDEX_ENTRY_COUNT
     is_indexed: bool = True
     delays_ms: tuple[int, ...] = DELAYS_MS
+    is_extended: bool = False
+    """Whether queue entries get extra units; those that are there are read in any case."""
+    extra_file_size: int = EXTRA_FILE_SIZE
 
     is_sync_flush: bool = False
     """What may be seen is what is synced, and an acknowledgement waits for it."""

@@ -43,6 +43,13 @@ class Publisher:
         waiting = (pair[1] for one in self._waiting for pair in one.grown if pair[0] is queue)
         return max(waiting, default=queue.readable_offset)
 
+    def forget(self, queue: Queue) -> None:
+        """Let a queue that is gone count no more, nor grow by what waits."""
+        self.queue_count -= queue.readable_offset > 0
+        self.entry_total -= queue.readable_offset
+        for one in self._waiting:
+            one.grown[:] = [pair for pair in one.grown if pair[0] is not queue]
+
     def add(self, written: Written) -> None:
         """Keep what a write brought."""
         self._waiting.append(written)
@@ -67,3 +74,4 @@ class Publisher:
         self.entry_total += count
         self.message_count += count
         queue.readable_offset = next_offset
+        queue.put_count += count

@@ -20,7 +20,7 @@ from orbitmq.core import Gathered, PullStatus, Queue, Walked, record_at
 from orbitmq.core.state import ENTRY, ENTRY_SIZE, SCAN_COUNT_LEAST
 from orbitmq.store.consume_queue import HOLE_SIZE, Bounds, QueueFiles
 from orbitmq.store.layout import Folder, file_name, is_file_name
-from orbitmq.store.queue_ext import ADDRESS_MAX, ExtraUnits
+from orbitmq.store.queue_ext import ADDRESS_MAX, ExtraUnits, Unit
 from orbitmq.wire.names import LIGHT_QUEUE_PREFIX
 from orbitmq.wire.record import RECORD_SIZE_MIN
 from orbitmq.world.files import Files
@@ -65,10 +65,14 @@ def snapshot(queue: Queue, queue_offset: int = 0, count: int | None = None) -> Q
 
 
 class EntryFilter(NamedTuple):
-    """Which messages to take: by the tag codes of entries, then by the record itself."""
+    """Which messages to take: by the codes of entries, by extra units, by the record itself."""
 
     codes: frozenset[int] | None = None
     accepts: Callable[[memoryview], bool] | None = None
+    may_accept: Callable[[Unit], bool] | None = None
+    """Whether `accepts` may take a record, by its extra unit; what has none may be taken."""
+    is_late: Callable[[], bool] | None = None
+    """Whether a look has filtered for long enough; it then ends with what it has."""
 
 
 class ColdLimits(NamedTuple):
@@ -187,7 +191,8 @@ def gather_cold(
     look = _Look(reader, view, chosen, ColdLimits(count_max, limits.bytes_max))
     scanned, removed_at = look.over(entries, queue_offset)
     if look.parts:
-        return Gathered(PullStatus.FOUND, queue_offset + scanned, look.parts, look.size)
+        next_offset = queue_offset + scanned
+        return Gathered(PullStatus.FOUND, next_offset, look.parts, look.size, look.count)
     if removed_at is not None:
         next_offset = _behind_removed(reader, view, queue_offset + scanned, removed_at)
         return Gathered(PullStatus.MESSAGE_WAS_REMOVING, next_offset, [], 0)
@@ -233,7 +238,7 @@ class _Look:
         self._chosen = chosen
         self._limits = limits
         self._extras = reader.extras(view)
-        self._count = 0
+        self.count = 0
         self.parts: list[memoryview] = []
         self.size = 0
 
@@ -244,6 +249,7 @@ class _Look:
         """
         rows = list(ENTRY.iter_unpack(entries))
         scanned = 0
+        is_late = self._chosen.is_late or _never
         while True:
             wanted, scanned = self._choose(rows, scanned)
             if not wanted:
@@ -253,11 +259,13 @@ class _Look:
                 if data is None and self._reader.is_removed(run[0].log_offset):
                     return run[0].place, run[0].log_offset
                 self._take(memoryview(data or b""), run, queue_offset)
+            if is_late():
+                return scanned, None
 
     def _choose(self, rows: list[tuple[int, int, int]], start: int) -> tuple[list[_Wanted], int]:
         """Choose as many entries as there is room for; give where to go on."""
         wanted: list[_Wanted] = []
-        count, size = self._count, self.size
+        count, size = self.count, self.size
         for place in range(start, len(rows)):
             log_offset, record_size, code = rows[place]
             if not self._may_pass(log_offset, record_size, code):
@@ -276,13 +284,16 @@ class _Look:
         if log_offset < 0 or not _is_record_size(size):
             self._reader.note_damaged(log_offset)
             return False
-        codes = self._chosen.codes
-        if codes is None or code in codes:
-            return True
+        codes, may_accept = self._chosen.codes, self._chosen.may_accept
         if code > ADDRESS_MAX:
-            return False
-        unit_code = self._extras.tags_code(code)
-        return unit_code is None or unit_code in codes
+            return codes is None or code in codes
+        if codes is None and may_accept is None:
+            return True
+        unit = self._extras.unit(code)
+        if unit is None:
+            return True
+        is_taken = codes is None or unit.tags_code in codes
+        return is_taken and (may_accept is None or may_accept(unit))
 
     def _take(self, data: memoryview, run: list[_Wanted], queue_offset: int) -> None:
         accepts = self._chosen.accepts
@@ -298,7 +309,11 @@ class _Look:
             if accepts is None or accepts(record):
                 self.parts.append(record)
                 self.size += size
-                self._count += 1
+                self.count += 1
+
+
+def _never() -> bool:
+    return False
 
 
 def _runs(wanted: list[_Wanted]) -> Iterator[list[_Wanted]]:

@@ -15,7 +15,7 @@ queue, findings; and files in which queues and index are what the log says, sync
 6. Recovering twice changes nothing; a recovery that was cut off is simply done again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import msgspec
@@ -37,6 +37,7 @@ from orbitmq.store.queue_survey import QueueSurvey
 from orbitmq.store.replay import Disagreement, QueueKey, Replay
 from orbitmq.store.scan import Gap, LogFiles, Scan
 from orbitmq.store.survey import Survey
+from orbitmq.store.topic_removal import OldLives, Removed
 from orbitmq.wire.sysflag import enters_queue
 from orbitmq.world.files import Files
 
@@ -66,6 +67,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """Whether there was no `abort`."""
     boot_id: bytes
     is_full_rebuild: bool = False
+    removed: Removed = Removed()
+    """Topics that were removed: topic_removal.py."""
 
 
 class Recovered(NamedTuple):
@@ -92,6 +95,11 @@ def recover(parts: Parts, progress: Progress | None = None) -> Recovered:
     return recovery.run()
 
 
+def _totals(counts: Collection[int]) -> tuple[int, int]:
+    """Give what a mark says of queues: how many have entries, and the sum of their numbers."""
+    return sum(map(bool, counts)), sum(counts)
+
+
 def _no_progress(_done: int, _total: int) -> None:
     pass
 
@@ -113,6 +121,7 @@ class _Recovery:
             self._aside,
             synced.log_offset if synced is not None else None,
         )
+        self._old_lives = OldLives(parts.files, folder, parts.queue_files, parts.removed.notes)
         self._findings: list[Finding] = []
         self._damage: list[Gap] = []
 
@@ -155,16 +164,21 @@ class _Recovery:
         for extent in self._queues.extents.values():
             if extent.first_offset and not self._log.first_offset:
                 self._ensure_first_files(extent)
+        self._old_lives.take(self._queues.extents)
         counts = self._counts_before(start)
         for key, next_offset in counts.items():
             replay.know(self._queues.extents[key], next_offset)
-        count, total = sum(map(bool, counts.values())), sum(counts.values())
+        found, with_old = (
+            _totals([*counts.values(), *old]) for old in ([], self._old_lives.counts_before(start))
+        )
         mark = plan.mark
-        if mark is not None and (count, total) != (mark.queue_count, mark.entry_total):
+        written = found if mark is None else (mark.queue_count, mark.entry_total)
+        if written not in (found, with_old):
             raise Disagreement(
-                f"of the log before {start} there are {count} queues with {total} entries, where "
-                f"{mark.queue_count} with {mark.entry_total} were written"
+                f"of the log before {start} there are {found[0]} queues with {found[1]} entries,"
+                f" where {written[0]} with {written[1]} were written"
             )
+        self._old_lives.remove(self._parts.checkpoint if written != found else None)
         return self._follow(plan, start, replay)
 
     def _ensure_first_files(self, extent: Extent) -> None:
@@ -188,6 +202,8 @@ class _Recovery:
         finding = Finding(FindingKind.QUEUE_REBUILT, parts.folder.queues, first, 0, text)
         self._findings.append(finding)
         self._damage.clear()
+        self._old_lives.take(self._queues.extents)
+        self._old_lives.remove(None)
         self._queues.set_broken_aside()
         if parts.options.is_indexed:
             self._set_indexes_aside()
@@ -201,7 +217,7 @@ class _Recovery:
 
     def _replay(self, *, is_full: bool, is_compared: bool) -> Replay:
         parts = self._parts
-        return Replay(
+        replay = Replay(
             parts.queue_files,
             parts.index,
             parts.options.delays_ms,
@@ -209,9 +225,14 @@ class _Recovery:
             is_full=is_full,
             is_compared=is_compared,
         )
+        if parts.removed:
+            replay.is_removed = parts.removed.has
+        return replay
 
     def _follow(self, plan: Plan, start: int, replay: Replay) -> Recovered:
         """Read the log from `start` on into queues and index, and put everything in order."""
+        is_kill = plan.mark is not None and not plan.is_prefix_only
+        replay.trusts_bits = self._parts.is_clean or is_kill
         if plan.mark is not None:
             self._log.unsure_from = plan.floor
             self._log.is_power_cut = plan.is_prefix_only
@@ -250,14 +271,13 @@ class _Recovery:
 
     def _proof(self, plan: Plan, replay: Replay) -> EntryProof:
         """Let queues say what they know, before anything is written to them."""
-        queue_files, mark = self._parts.queue_files, plan.mark
-        complete_below = 0
+        parts, mark = self._parts, plan.mark
+        queue_files, complete_below = parts.queue_files, 0
         if mark is not None and replay.is_full and not self._queues.fault:
-            counts = self._counts_before(mark.log_offset).values()
-            total = (sum(map(bool, counts)), sum(counts))
+            total = _totals(self._counts_before(mark.log_offset).values())
             if total == (mark.queue_count, mark.entry_total):
                 complete_below = mark.log_offset
-        return EntryProof(queue_files, self._log, complete_below)
+        return EntryProof(queue_files, self._log, complete_below, parts.removed)
 
     def _counts_before(self, log_offset: int) -> dict[QueueKey, int]:
         """Give each queue's next number behind the records before a log offset, by its files."""

@@ -1,11 +1,13 @@
 """Why the store takes no records at the moment: one reason at a time, the gravest first.
 
-In: how far the disk is behind, what retention says of its space, a failed sync. Out: `refusal` in
-the tail, which the hot path looks at, and the kind of it, which decides the answer's code.
+In: how far the disk is behind, what retention says of its space, a failed sync, and what the broker
+says of itself. Out: `refusal` in the tail, which the hot path looks at, and the kind of it, which
+decides the answer's code.
 
 Rules:
 1. Every text names the cause, the figures and the setting that changes it.
 2. All but a halt end by themselves when their cause ends.
+3. What ends soon (BEHIND, BUSY) begins as the original's refusals do: clients look at that.
 """
 
 from enum import StrEnum
@@ -15,6 +17,7 @@ from orbitmq.errors import StoreError
 from orbitmq.store.options import StoreOptions
 
 _MIB = 1_048_576
+_REJECTED = "[REJECTREQUEST]system busy, start flow control for a while: "
 
 
 class RefusalKind(StrEnum):
@@ -23,6 +26,7 @@ class RefusalKind(StrEnum):
     HALTED = "halted"
     DISK = "disk"
     BEHIND = "behind"
+    BUSY = "busy"
 
 
 class Refusals:
@@ -84,7 +88,11 @@ class Refusals:
                 f" limit {options.unwritten_bytes_max // _MIB} MiB: the disk is too slow or full"
             )
         if reason or RefusalKind.BEHIND in self._reasons:
-            self._set(RefusalKind.BEHIND, reason)
+            self._set(RefusalKind.BEHIND, reason and _REJECTED + reason)
+
+    def note_busy(self, refusal: str) -> None:
+        """Take in why the broker can do no more; empty when it can."""
+        self._set(RefusalKind.BUSY, refusal)
 
     def restart_age(self, since_s: float | None) -> None:
         """Say that a sync is over, and since when there are bytes that it did not cover."""

@@ -13,8 +13,8 @@ Rules:
    e. a record of a queue that cannot be, or of none and yet with a number, is left out.
 2. Unless everything is made anew, a jump that damage does not explain is a Disagreement, and so is,
    in a folder of the original, an entry in a queue's file that says something else.
-3. An entry that the original gave an extra unit keeps the address of that unit, if it is there.
-4. Memory is bounded: `write_out` is to be called now and then.
+3. An entry keeps the address of a unit that says the same and cannot be torn; new ones get none.
+4. Records from before their topic was removed are in no queue. Memory is bounded by `write_out`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -97,6 +97,8 @@ class Replay:
         is_compared: bool,
     ) -> None:
         """`set_aside` takes a queue's files out of the way, if there are any."""
+        self.is_removed: Callable[[Walked], bool] | None = None
+        """Says of a record whether its topic was removed since."""
         self._queue_files = queue_files
         self._index = index
         self._delays_ms = delays_ms
@@ -110,6 +112,8 @@ class Replay:
         self._damage = 0
         self._damage_start = 0
         self.store_ms = 0
+        self.trusts_bits = True
+        """Whether bits of filters in extra units are surely what was written."""
         self.odd: list[tuple[Walked, str]] = []
         """Whole records that could not be put into their queue, and why."""
 
@@ -127,7 +131,9 @@ class Replay:
         """Follow one record; raises Disagreement."""
         if walked.store_ms > self.store_ms:
             self.store_ms = walked.store_ms
-        if not walked.sys_flag & OUTSIDE_QUEUE:
+        if self.is_removed is not None and self.is_removed(walked):
+            pass
+        elif not walked.sys_flag & OUTSIDE_QUEUE:
             key = (walked.topic, walked.queue_id)
             lane = self.lanes.get(key) or self._open(key)
             if lane is None:
@@ -336,7 +342,9 @@ class Replay:
             place = position + at * ENTRY_SIZE
             new = ENTRY.unpack_from(merged, place)
             if (log_offset, size) == new[:2] and code <= ADDRESS_MAX:
-                if extras.tags_code(code) == new[2]:
+                unit = extras.unit(code)
+                is_same = unit is not None and unit.tags_code == new[2]
+                if is_same and (self.trusts_bits or not (unit and unit.bit_map)):
                     ENTRY.pack_into(merged, place, log_offset, size, code)
             elif (log_offset, size, code) != new and self._is_compared:
                 number = lane.pending_offset + place // ENTRY_SIZE

@@ -88,6 +88,11 @@ class Retention:
         self._rounds = 0
         self._clock: tuple[int, float] | None = None
 
+    def change(self, settings: RetentionSettings) -> None:
+        """Decide by other settings from the next check on; raises SettingError for no hours."""
+        hours = parse_hours(settings.delete_hours)
+        self._settings, self._hours = settings, hours
+
     def ask_manual(self, rounds: int = MANUAL_ROUNDS) -> None:
         """Let the next checks remove what is old, whatever the hour and the space."""
         self._rounds = rounds

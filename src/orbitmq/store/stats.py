@@ -24,6 +24,9 @@ PUT_STEP_NAMES = (
 )
 """As the original names them; a write of exactly 10 ms is in [0~10ms]."""
 
+_US_BITS_MAX = 32
+"""Writes of more than an hour count as ones of an hour."""
+
 
 class StoreStats:
     """Counters since the store was opened."""
@@ -35,10 +38,14 @@ class StoreStats:
         """Turns whose write was refused."""
         self.put_ms_max = 0
         self.put_counts = [0] * len(PUT_STEP_NAMES)
+        self.put_counts_us = [0] * (_US_BITS_MAX + 1)
+        """Messages by the bits of the microseconds that their write took."""
 
     def count_puts(self, count: int, size: int, took_s: float) -> None:
         """Count the messages of one write and how long it took."""
-        took_ms = int(took_s * 1000)
+        took_us = int(took_s * 1_000_000)
+        took_ms = took_us // 1000
+        self.put_counts_us[min(took_us.bit_length(), _US_BITS_MAX)] += count
         self.put_count += count
         self.put_bytes += size
         self.put_ms_max = max(self.put_ms_max, took_ms)

@@ -14,32 +14,37 @@ Rules:
 5. One process per folder: the lock file is held while the store is open.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
 
 from orbitmq.core import Queue
-from orbitmq.core.state import ENTRY_SIZE
+from orbitmq.core.state import ENTRY, ENTRY_SIZE
 from orbitmq.ensure import ensure
 from orbitmq.errors import StoreError, SyncFailed
 from orbitmq.store.checkpoint import Mark
 from orbitmq.store.cleaning import Cleaner, CleanerOutside, CleanerParts
 from orbitmq.store.commit_log import CommitLog
-from orbitmq.store.flush import FlushJob, FlushTargets, LogSync, Run
+from orbitmq.store.flush import FlushJob, FlushTargets, LogSync
 from orbitmq.store.followers import Follower, Followers
-from orbitmq.store.kept_entries import KeptEntries
-from orbitmq.store.key_index import IndexState, find_waiting
+from orbitmq.store.key_index import IndexState
+from orbitmq.store.key_lookup import KeyQuery, prepare_lookup
 from orbitmq.store.log_reader import LogReader
 from orbitmq.store.opening import Outside, Progress, open_folder
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.publishing import Publisher, Written
+from orbitmq.store.queue_ext_writing import BitMapOf
 from orbitmq.store.raw_follow import RawFollower
 from orbitmq.store.reading import ColdReader
 from orbitmq.store.refusals import RefusalKind, Refusals
 from orbitmq.store.retention import Retention, RetentionSettings
 from orbitmq.store.stats import StoreStats
+from orbitmq.store.topic_removal import RemovalJob, RemovalTargets, TopicRemovals
+from orbitmq.store.write_behind import WriteBehind
 from orbitmq.wire.record import BLANK_SIZE
+from orbitmq.world.files import Space
+
+__all__ = ["KeyQuery", "Store", "largest_body"]
 
 PAGE_SIZE = 4_096
 AROUND_BODY_MAX = 65_536 + BLANK_SIZE
@@ -49,16 +54,6 @@ AROUND_BODY_MAX = 65_536 + BLANK_SIZE
 def largest_body(log_file_size: int) -> int:
     """Give the largest body whose record surely fits a log file: records never span files."""
     return log_file_size - AROUND_BODY_MAX
-
-
-class KeyQuery(NamedTuple):
-    """Which messages to look for: topic and key, and the store times between which they lie."""
-
-    topic: str
-    key: str
-    begin_ms: int
-    end_ms: int
-    count_max: int
 
 
 class Store:
@@ -106,13 +101,17 @@ class Store:
             ),
             Retention(retention or RetentionSettings()),
         )
-        self._unwritten: set[Queue] = set()
-        self._entry_bytes = 0
-        self._kept = KeptEntries(options.kept_bytes_max)
+        self._behind = WriteBehind(options.kept_bytes_max)
         self._positions: dict[str, int] | None = None
         self._marked_offset = tail.end_offset
         self._sync_job: LogSync | None = None
         self._flush_job: FlushJob | None = None
+        targets = RemovalTargets(
+            outside.files, opened.folder, opened.queue_files, opened.checkpoint, opened.units
+        )
+        self._removals = TopicRemovals(targets, opened.removed)
+        self.bit_maps: Callable[[], BitMapOf | None] | None = None
+        """Gives, on the loop, what extra units say of filters."""
 
     # --- What is there ---
 
@@ -167,7 +166,7 @@ class Store:
     @property
     def unwritten_bytes(self) -> int:
         """Queue and index entries that only memory holds, and what they are still to be made of."""
-        return self._entry_bytes + self._opened.index.memory_bytes
+        return self._behind.entry_bytes + self._opened.index.memory_bytes
 
     @property
     def dispatch_lag_bytes(self) -> int:
@@ -186,22 +185,16 @@ class Store:
         """How much of the log is not yet in queue and index files: what a start reads back."""
         return self.tail.written_offset - self._marked_offset
 
+    def disk_space(self) -> tuple[Space, Space]:
+        """Give the space of the disks of log and queues; for a thread. May raise OSError."""
+        return self._files.space(self.folder.log), self._files.space(self.folder.queues)
+
     def lookup(self, query: KeyQuery) -> Callable[[], list[int]]:
         """Give the function, for a thread, that finds messages by key: log offsets, newest first.
 
         Others may have the same hash: whoever reads the records compares the keys.
         """
-        index, visible_offset = self._opened.index, self.tail.visible_offset
-        index.drain_some()
-        waiting, times = index.waiting(), (query.begin_ms, query.end_ms)
-
-        def find() -> list[int]:
-            found = find_waiting(waiting, query.topic, query.key, times)
-            found += index.lookup(*query)
-            unique = dict.fromkeys(found)  # filed meanwhile: found twice
-            return [at for at in unique if at < visible_offset][: query.count_max]
-
-        return find
+        return prepare_lookup(self._opened.index, query, self.tail.visible_offset)
 
     def index_state(self) -> IndexState:
         """Give how far the key index has come."""
@@ -221,12 +214,12 @@ class Store:
         """
         tail = self.tail
         begin_s = self._clock.monotonic_s()
-        size = self._write(b"".join(tail.parts))
+        staged, tail.staged = tail.staged, bytearray()
+        size = self._write(staged)
         if size:
             self._raw.forget()  # this log has gone its own way
         grown = [(queue, queue.next_offset) for queue in tail.grown]
         written = Written(tail.end_offset, grown, tail.keyed, tail.staged_count)
-        tail.parts.clear()
         tail.grown = set()
         tail.keyed = []
         tail.staged_count = 0
@@ -240,7 +233,7 @@ class Store:
         then nothing of them was taken, or what comes before `raw_offset`.
         """
         tail = self.tail
-        if log_offset != self.raw_offset or tail.parts:
+        if log_offset != self.raw_offset or tail.staged:
             raise StoreError(
                 f"bytes for log offset {log_offset}, but the log goes on at {self.raw_offset}: both"
                 " logs must go on at the same place"
@@ -271,7 +264,7 @@ class Store:
         """Where `append_raw` goes on: behind the log and what waits for the end of its record."""
         return self.tail.end_offset + self._raw.waiting_size
 
-    def _write(self, data: bytes) -> int:
+    def _write(self, data: bytes | bytearray) -> int:
         tail = self.tail
         ensure(
             tail.written_offset + len(data) == tail.end_offset,
@@ -304,14 +297,17 @@ class Store:
         """Put tail and queues back to what is written."""
         tail = self.tail
         self.stats.put_failures += 1
-        tail.parts.clear()
+        tail.staged = bytearray()
         tail.keyed.clear()
         tail.staged_count = 0
         tail.end_offset = tail.written_offset
+        self._removals.lower(tail.end_offset)
         grown, tail.grown = tail.grown, set()
         for queue in grown:
             queue.next_offset = self._publisher.written_offset(queue)
-            del queue.entries[(queue.next_offset - queue.base_offset) * ENTRY_SIZE :]
+            start = (queue.next_offset - queue.base_offset) * ENTRY_SIZE
+            queue.put_bytes -= sum(size for _, size, _ in ENTRY.iter_unpack(queue.entries[start:]))
+            del queue.entries[start:]
         if self._log.is_spoiled:
             self._refusals.halt("a refused write could not be taken back")
 
@@ -320,8 +316,7 @@ class Store:
         grown, published = self._publisher.publish(visible_offset)
         for written in published:
             self._opened.index.add(written.keyed)
-        self._unwritten |= grown
-        self._entry_bytes += (self.message_count - count) * ENTRY_SIZE
+        self._behind.add(grown, self.message_count - count)
         return grown
 
     # --- Syncing the log ---
@@ -359,6 +354,10 @@ class Store:
         """Whether a sync has failed: nothing is taken any more."""
         return self._refusals.kind is RefusalKind.HALTED
 
+    def note_busy(self, refusal: str) -> None:
+        """Take nothing while the broker is overloaded, for this reason; empty: it is not."""
+        self._refusals.note_busy(refusal)
+
     def check_age(self) -> None:
         """Look how long the unsynced part has waited; call it every second or so."""
         now_s = self._clock.monotonic_s()
@@ -372,10 +371,11 @@ class Store:
         A thorough one may run only when `durable_offset` has reached its `mark.log_offset`. What
         `drain_index` has left is filed here, however long it takes: call that one before.
         """
-        if self._flush_job is not None or self.is_halted:
+        is_busy = self._flush_job is not None or not self._removals.is_over
+        if is_busy or self.is_halted:
             return None
         opened = self._opened
-        runs = [self._run(queue) for queue in self._unwritten]
+        runs = self._behind.runs()
         index_job = opened.index.freeze()
         mark = Mark(
             self.tail.visible_offset,
@@ -389,6 +389,8 @@ class Store:
             opened.index,
             opened.checkpoint,
             lambda: None if positions is None else self._followers.save(positions),
+            opened.units,
+            self.bit_maps() if self.bit_maps is not None else None,
         )
         self._flush_job = FlushJob(
             targets, runs, index_job, mark, self.tail.store_ms, is_thorough=is_thorough
@@ -410,24 +412,40 @@ class Store:
             self._followers.note_saved(self._positions)
         if job.index_job is not None:
             self._opened.index.finish(job.index_job)
-        for queue, queue_offset, entries in job.runs:
-            ensure(queue.flushed_offset == queue_offset, "entries are written behind in order")
-            queue.flushed_offset = end_offset = queue_offset + len(entries) // ENTRY_SIZE
-            self._entry_bytes -= len(entries)
-            self._kept.add(queue, end_offset, len(entries))
-            if end_offset == queue.readable_offset:
-                self._unwritten.discard(queue)
-        self._kept.trim()
+        self._behind.written(job.runs)
 
     def cancel_flush(self, job: FlushJob) -> None:
         """Give up a flush that has not begun to run."""
         ensure(job is self._flush_job, "one flush at a time")
         self._flush_job = None
 
-    def _run(self, queue: Queue) -> Run:
-        first, base = queue.flushed_offset, queue.base_offset
-        start, end = (first - base) * ENTRY_SIZE, (queue.readable_offset - base) * ENTRY_SIZE
-        return Run(queue, first, queue.entries[start:end])
+    # --- Removing topics ---
+
+    def remove_topics(self, topics: Collection[str]) -> None:
+        """Forget all queues of topics, now; their files go with the next `begin_removal`."""
+        gone = [queue for queue in self._queues.values() if queue.topic in topics]
+        for queue in gone:
+            del self._queues[queue.topic, queue.queue_id]
+            self._publisher.forget(queue)
+            self._behind.forget(queue)
+            self.tail.grown.discard(queue)
+        self._removals.note(sorted({queue.topic for queue in gone}), self.tail.end_offset)
+
+    @property
+    def is_removing(self) -> bool:
+        """Whether files of removed topics are still there."""
+        return not self._removals.is_over
+
+    def begin_removal(self) -> RemovalJob | None:
+        """Give the job that removes topics' files; None: none is due, or a flush is under way."""
+        is_free = self._flush_job is None and not self.is_halted
+        return self._removals.begin(self.first_offset) if is_free else None
+
+    def finish_removal(self, job: RemovalJob) -> None:
+        """Take in the outcome of a removal; raises its error, after halting when a sync failed."""
+        if isinstance(job.error, SyncFailed):
+            self._refusals.halt(str(job.error))
+        self._removals.finish(job)
 
     # --- Making the next log file ---
 
@@ -456,6 +474,9 @@ class Store:
         if sync is not None:
             sync.run()
             self.finish_sync(sync)
+        while (removal := self.begin_removal()) is not None:
+            removal.run()
+            self.finish_removal(removal)
         flush = self.begin_flush(is_thorough=True)
         if flush is not None:
             flush.run()
@@ -470,9 +491,7 @@ class Store:
         with ExitStack() as steps:
             steps.callback(self._opened.lock.release)
             steps.callback(self._log.close)
-            steps.callback(self._opened.checkpoint.close)
-            steps.callback(self._opened.index.close)
-            steps.callback(self._opened.queue_files.close)
+            steps.callback(self._opened.close)
             self.flush_all()
             if not self.is_halted:
                 self._files.remove(self.folder.abort)

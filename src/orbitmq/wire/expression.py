@@ -24,6 +24,8 @@ TAG_SEPARATOR = "||"
 
 
 EXPRESSION_CHARS_MAX = 8_192
+OTHER_CHARS_MAX = 16_384
+"""Of expressions of other types, which are judged elsewhere."""
 TAG_COUNT_MAX = 256
 """What one subscription may cost; the originals have no limits."""
 
@@ -93,6 +95,8 @@ def complete_subscription(subscription: SubscriptionData) -> SubscriptionData:
     """
     expression = subscription.sub_string or ALL
     expression_type = subscription.expression_type or TAG
+    if expression_type != TAG and len(expression) > OTHER_CHARS_MAX:
+        raise _too_much(f"{len(expression)} characters", OTHER_CHARS_MAX)
     tags = TagFilter.parse(expression).tags if expression_type == TAG else frozenset()
     return msgspec.structs.replace(
         subscription,

@@ -98,11 +98,8 @@ class FrameDecoder:
         self._frame_size_max = frame_size_max
         self._held = bytearray()
         self._wanted = LENGTH_SIZE
-
-    @property
-    def held_bytes(self) -> int:
+        self.held_bytes = 0
         """How many bytes of an unfinished frame are held."""
-        return len(self._held)
 
     def take(self, data: bytes) -> bytes:
         """Give what is held followed by `data`, or nothing while there is nothing new to judge.
@@ -112,10 +109,12 @@ class FrameDecoder:
         if not self._held:
             return data
         self._held += data
-        if len(self._held) < self._wanted:
+        self.held_bytes = len(self._held)
+        if self.held_bytes < self._wanted:
             return b""
         whole = bytes(self._held)
         self._held.clear()
+        self.held_bytes = 0
         return whole
 
     def hold(self, data: bytes, start: int) -> None:
@@ -134,6 +133,7 @@ class FrameDecoder:
         else:
             self._wanted = LENGTH_SIZE
         self._held += memoryview(data)[start:]
+        self.held_bytes = len(self._held)
 
     def feed(self, data: bytes) -> list[Frame]:
         """Take one read and give the frames it completed, in order."""

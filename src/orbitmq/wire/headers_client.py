@@ -230,6 +230,13 @@ class ViewMessage(Header, frozen=True, kw_only=True):
 # --- clients and groups ---
 
 
+class HeartbeatAnswer(Header, frozen=True, kw_only=True):
+    """The answer to 34 for clients of 5.x, whose names are not in camel case."""
+
+    is_support_v2: bool = msgspec.field(name="IS_SUPPORT_HEART_BEAT_V2")
+    is_sub_change: bool = msgspec.field(name="IS_SUB_CHANGE")
+
+
 class UnregisterClient(Header, frozen=True, kw_only=True):
     """35 UNREGISTER_CLIENT; C++ sends the group that is not meant as an empty text."""
 

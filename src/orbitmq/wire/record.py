@@ -108,6 +108,8 @@ _HOST_BITS = BORN_HOST_V6 | STORE_HOST_V6
 _HOST_SHIFT = 4
 _PREFIX = struct.Struct(">iI")  # total size, magic
 _POSITIONS = {field.name: field.position for field in FIELDS}
+_MAGIC = struct.Struct(">I")
+_LOG_OFFSET = struct.Struct(">q")
 _SYS_FLAG = struct.Struct(">i")
 _TOPIC_SIZES = {magic: struct.Struct(">" + code) for magic, code in TOPIC_SIZE_CODES.items()}
 _TOPIC_SIZES_MAX = {magic: (1 << (size.size * 8 - 1)) - 1 for magic, size in _TOPIC_SIZES.items()}
@@ -285,6 +287,27 @@ def _tail(
     except UnicodeDecodeError:
         raise _Damage("the topic is not UTF-8") from None
     return topic, bytes(data[properties_start:end])
+
+
+def log_offset_of(data: Bytes) -> int:
+    """Give where in the log a record says that it lies; nothing is checked."""
+    return int(_LOG_OFFSET.unpack_from(data, _POSITIONS["log_offset"])[0])
+
+
+def properties_of(data: Bytes) -> bytes:
+    """Give the properties of one whole record as stored; nothing is checked.
+
+    For filters, which look at many records that were checked when they were written or read.
+    """
+    (magic,) = _MAGIC.unpack_from(data, _POSITIONS["magic"])
+    (sys_flag,) = _SYS_FLAG.unpack_from(data, _POSITIONS["sys_flag"])
+    body_start = layout_of(sys_flag).head.size
+    (body_size,) = _SYS_FLAG.unpack_from(data, body_start - _SYS_FLAG.size)
+    topic_size_code = _TOPIC_SIZES[magic]
+    body_end = body_start + body_size
+    (topic_size,) = topic_size_code.unpack_from(data, body_end)
+    start = body_end + topic_size_code.size + topic_size + _PROPERTIES_SIZE.size
+    return bytes(data[start:])
 
 
 # --- Writing ---

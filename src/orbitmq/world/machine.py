@@ -1,7 +1,7 @@
 """Facts about the machine and the user.
 
-In: nothing. Out: how much memory there is, which boot of the machine this is, and where the user's
-files are.
+In: nothing. Out: how much memory there is, which boot of the machine this is, where the user's
+files are, and what the environment says.
 Rule: what is asked here does not change while we run.
 """
 
@@ -23,6 +23,11 @@ def memory_bytes() -> int:
 def home_folder() -> Path:
     """Give the folder of the user who runs this process."""
     return Path.home()
+
+
+def environment_text(name: str) -> str:
+    """Give an environment variable; empty when it is not set."""
+    return os.environ.get(name, "")
 
 
 def boot_id() -> bytes:

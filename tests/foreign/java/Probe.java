@@ -11,6 +11,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
@@ -33,11 +34,14 @@ import org.apache.rocketmq.common.message.MessageExt;
  *   late NAMESRV TOPIC GROUP TIMEOUT_S [pause_ms=2000] [rounds=3]
  *   route NAMESRV TOPIC
  *
+ * An expression that begins with "sql:" is an SQL92 one.
+ *
  * Every line has "event": sent, received, late, route, done (a command's end) or error. Message i
  * has the body PREFIX-i, the tag i modulo the number of tags, and the key PREFIX-i. Nothing is
  * sent twice by the client (no retries), so each message counted was accepted exactly once.
  */
 public final class Probe {
+    private static final String SQL = "sql:";
     private static final int IN_FLIGHT_MAX = 64;
     private static final int FAILURES_MAX = 10;
     private static final int SEND_TIMEOUT_MS = 10_000;
@@ -235,7 +239,11 @@ public final class Probe {
         consumer.setNamesrvAddr(namesrv);
         consumer.setInstanceName("consumer-" + System.nanoTime());
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.subscribe(topic, expression);
+        if (expression.startsWith(SQL)) {
+            consumer.subscribe(topic, MessageSelector.bySql(expression.substring(SQL.length())));
+        } else {
+            consumer.subscribe(topic, expression);
+        }
         consumer.registerMessageListener(listener);
         consumer.start();
         return consumer;

@@ -1,28 +1,44 @@
 """Heartbeats (34), goodbyes (35), member lists (38), and telling members of changes (40).
 
-In: what clients say of themselves. Out: membership, the groups and retry topics that come with it,
-and one-way notifications to every member of a group that changed.
+In: what clients say of themselves. Out: membership, the groups, filters and retry topics that come
+with it, and one-way notifications to every member of a group that changed.
+
+Rules:
+1. Clients of 5.x are told that they may leave out their subscriptions, and when not to; an answer
+   to any other client is that of 4.9: without fields.
+2. Members are told of a change if the broker and the group are set so (both
+   notifyConsumerIdsChangedEnable), in slices: a big group holds up nobody.
 """
+
+import asyncio
 
 from orbitmq.broker.clients import Member
 from orbitmq.broker.context import Context
 from orbitmq.errors import LimitExceeded, RequestFailed
 from orbitmq.net.connection import Connection, Result
-from orbitmq.wire.bodies_client import ConsumerList, Heartbeat, read_heartbeat
+from orbitmq.wire.bodies_client import ConsumerData, ConsumerList, Heartbeat, read_heartbeat
 from orbitmq.wire.bodies_namesrv import PERM_READ, PERM_WRITE, TopicConfig
 from orbitmq.wire.codes import RequestCode, ResponseCode
-from orbitmq.wire.command import FLAG_ONEWAY, Command, reply_to
+from orbitmq.wire.command import FLAG_ONEWAY, Command, encode_command, reply_to
 from orbitmq.wire.fastjson import write_json
 from orbitmq.wire.fields import read_header, write_header
 from orbitmq.wire.headers_client import (
     GetConsumerList,
+    HeartbeatAnswer,
     NotifyConsumerIdsChanged,
     UnregisterClient,
 )
 from orbitmq.wire.names import group_fault, retry_topic
+from orbitmq.wire.versions import V5_0_0
 
 NAME_CHARS_MAX = 1_024
 """Of client ids and producer groups: traces make long ones."""
+
+NOTICE_SLICE = 500
+"""Members told in one turn: about a millisecond's work."""
+
+TOPIC_HAS_UNIT_SUB = 2
+"""In a topic's system flag: its subscribers are in unit mode."""
 
 
 def heart_beat(context: Context, request: Command, connection: Connection) -> Result:
@@ -30,22 +46,33 @@ def heart_beat(context: Context, request: Command, connection: Connection) -> Re
     heartbeat = read_heartbeat(request.body)
     _check_names(heartbeat)
     member = Member(
-        heartbeat.client_id, request.language, request.version, context.clock.monotonic_s()
+        heartbeat.client_id,
+        request.language,
+        request.version,
+        context.clock.monotonic_s(),
+        connection.peer,
     )
     try:
-        changed = context.clients.heartbeat(connection, heartbeat, member)
+        heard = context.clients.heartbeat(connection, heartbeat, member)
     except LimitExceeded as error:
         raise RequestFailed(ResponseCode.SYSTEM_ERROR, str(error)) from None
     for consumer in heartbeat.consumer_data_set:
-        _prepare_group(context, consumer.group_name)
-    notify_changed(context, changed)
-    return reply_to(request)
+        _prepare_group(context, consumer)
+        if not heartbeat.without_sub:
+            context.filters.register(consumer.group_name, consumer.subscription_data_set)
+    for group, topic in heard.resubscribed:
+        context.long_polls.renew(group, topic)
+    notify_changed(context, heard.changed)
+    if request.version < V5_0_0 and not heartbeat.heartbeat_fingerprint:
+        return reply_to(request)
+    answer = HeartbeatAnswer(is_support_v2=True, is_sub_change=heard.is_sub_change)
+    return reply_to(request, fields=write_header(answer))
 
 
-def unregister_client(context: Context, request: Command, _connection: Connection) -> Result:
-    """Take a client out of the groups it names."""
+def unregister_client(context: Context, request: Command, connection: Connection) -> Result:
+    """Take the client on this connection out of the groups it names."""
     header = read_header(UnregisterClient, request.fields)
-    changed = context.clients.leave(header.client_id, header.producer_group, header.consumer_group)
+    changed = context.clients.leave(connection, header.producer_group, header.consumer_group)
     notify_changed(context, changed)
     return reply_to(request)
 
@@ -63,16 +90,29 @@ def notify_changed(context: Context, groups: set[str]) -> None:
     """Tell every member of these groups that its members or topics have changed."""
     for name in groups:
         group = context.clients.consumer_group(name)
-        config = context.groups.find(name)
-        if group is None or config is None or not config.notify_consumer_ids_changed_enable:
-            continue
-        notice = Command(
-            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
-            flag=FLAG_ONEWAY,
-            fields=write_header(NotifyConsumerIdsChanged(consumer_group=name)),
-        )
-        for connection in group.members:
-            connection.send_command(notice)
+        if group is None:
+            context.filters.unregister(name)
+        elif _is_told(context, name):
+            notice = Command(
+                RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
+                flag=FLAG_ONEWAY,
+                fields=write_header(NotifyConsumerIdsChanged(consumer_group=name)),
+            )
+            _tell(list(group.members), encode_command(notice))
+
+
+def _is_told(context: Context, group: str) -> bool:
+    config = context.groups.find(group)
+    is_on = context.settings.notify_consumer_ids_changed_enable
+    return is_on and config is not None and config.notify_consumer_ids_changed_enable
+
+
+def _tell(members: list[Connection], frame: bytes) -> None:
+    for connection in members[:NOTICE_SLICE]:
+        connection.send(frame)
+    rest = members[NOTICE_SLICE:]
+    if rest:
+        asyncio.get_running_loop().call_soon(_tell, rest, frame)
 
 
 def _check_names(heartbeat: Heartbeat) -> None:
@@ -83,10 +123,10 @@ def _check_names(heartbeat: Heartbeat) -> None:
         raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
 
 
-def _prepare_group(context: Context, group: str) -> None:
+def _prepare_group(context: Context, consumer: ConsumerData) -> None:
     """Make sure of the group and of its retry topic, through whose route tools find the group."""
-    config = context.groups.find(group)
-    topic = retry_topic(group)
+    config = context.groups.find(consumer.group_name)
+    topic = retry_topic(consumer.group_name)
     if config is None or context.topics.find(topic) is not None:
         return
     context.topics.put(
@@ -95,6 +135,7 @@ def _prepare_group(context: Context, group: str) -> None:
             read_queue_count=config.retry_queue_count,
             write_queue_count=config.retry_queue_count,
             perm=PERM_READ | PERM_WRITE,
+            topic_sys_flag=TOPIC_HAS_UNIT_SUB if consumer.unit_mode else 0,
         )
     )
 

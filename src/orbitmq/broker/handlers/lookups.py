@@ -33,10 +33,6 @@ from orbitmq.wire.headers_client import (
     ViewMessage,
 )
 
-COUNT_MAX = 64
-"""Messages in one answer to a query by key, as in the original."""
-
-UNIQUE_KEY_COUNT_MAX = 32
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 BODY_SIZE_MAX = 8 * 1_048_576
 """An answer must fit a frame; what does not fit any more is left out."""
@@ -112,7 +108,10 @@ def query_message(context: Context, request: Command, _connection: Connection) -
     """Give the newest messages of a topic that have a key, in the order of the log."""
     header = read_header(QueryMessage, request.fields)
     is_unique = request.fields.get(UNIQUE_KEY_QUERY) == "true"
-    count_max = UNIQUE_KEY_COUNT_MAX if is_unique else max(0, min(header.count_max, COUNT_MAX))
+    settings = context.settings
+    count_max = max(0, min(header.count_max, settings.max_msgs_num_batch))
+    if is_unique:  # as the original: whatever is asked for
+        count_max = settings.default_query_max_num
     find = context.store.lookup(
         KeyQuery(header.topic, header.key, header.begin_ms, header.end_ms, count_max)
     )

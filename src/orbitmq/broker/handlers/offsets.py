@@ -1,23 +1,32 @@
-"""Consumer offsets: query (14) and update (15).
+"""Consumer offsets: query (14), update (15), compare (308), clone (314), and all of them (43, 45).
 
-In: a group, a topic and a queue. Out: where the group goes on. What a group without a stored offset
+In: groups, topics and queues. Out: where the groups go on. What a group without a stored offset
 gets depends on how young the queue is, not on what the client wishes.
+
+Difference: comparing while leaving out groups (308 with filterGroups) makes the original forget the
+offsets of the groups that are left out; ours only leaves them out.
 """
 
 from orbitmq.broker.context import Context
 from orbitmq.core import Queue
 from orbitmq.core.state import ENTRY, ENTRY_SIZE
-from orbitmq.errors import RequestFailed
+from orbitmq.errors import LimitExceeded, RequestFailed
 from orbitmq.net.connection import Connection, Result
 from orbitmq.store.reading import snapshot
+from orbitmq.wire.bodies_consume import CorrectionOffsets
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command, reply_to
+from orbitmq.wire.fastjson import write_json
 from orbitmq.wire.fields import read_header, write_header
 from orbitmq.wire.headers_client import (
     QueryConsumerOffset,
     QueryConsumerOffsetAnswer,
     UpdateConsumerOffset,
 )
+from orbitmq.wire.headers_consume import CloneGroupOffset, QueryCorrectionOffset
+
+LONG_MAX = 2**63 - 1
+"""What 308 gives for a queue in which the group is behind all others: no correction."""
 
 
 def query_consumer_offset(context: Context, request: Command, _connection: Connection) -> Result:
@@ -83,13 +92,83 @@ def update_consumer_offset(context: Context, request: Command, _connection: Conn
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
             f"subscription group [{header.consumer_group}] does not exist: no offset is stored",
         )
-    context.offsets.commit(
-        header.consumer_group, header.topic, header.queue_id, header.commit_offset
+    is_taken = store_offset(
+        context, header.consumer_group, header.topic, header.queue_id, header.commit_offset
     )
+    return reply_to(request, remark=None if is_taken else "Offset has been previously reset")
+
+
+def store_offset(context: Context, group: str, topic: str, queue_id: int, offset: int) -> bool:
+    """Store an offset; False when it is ignored because it was reset here."""
+    try:
+        return context.offsets.commit(group, topic, queue_id, offset)
+    except LimitExceeded as error:
+        raise RequestFailed(ResponseCode.SYSTEM_ERROR, str(error)) from None
+
+
+def query_correction_offset(context: Context, request: Command, _connection: Connection) -> Result:
+    """Give per queue of a topic the least offset of all groups that is still in the queue.
+
+    For a queue in which the compared group is behind even that, it is LONG_MAX.
+    """
+    header = read_header(QueryCorrectionOffset, request.fields)
+    left_out = set((header.filter_groups or "").split(","))
+    least: dict[int, int] = {}
+    for group in context.offsets.groups_of(header.topic):
+        if group in left_out:
+            continue
+        for queue_id, offset in context.offsets.find_all(group, header.topic).items():
+            queue = context.store.find_queue(header.topic, queue_id)
+            if offset >= (0 if queue is None else queue.min_offset):
+                least[queue_id] = min(offset, least.get(queue_id, LONG_MAX))
+    for queue_id, offset in context.offsets.find_all(header.compare_group, header.topic).items():
+        if least.get(queue_id, -1) > offset:
+            least[queue_id] = LONG_MAX
+    return reply_to(
+        request, body=write_json(CorrectionOffsets(correction_offsets=least), standard=False)
+    )
+
+
+def clone_group_offset(context: Context, request: Command, _connection: Connection) -> Result:
+    """Let a group stand where another one does; topics that are not there any more are left out.
+
+    Unless it is said to be offline, only topics count to which the other one subscribes now.
+    """
+    header = read_header(CloneGroupOffset, request.fields)
+    if context.groups.find(header.dest_group) is None:
+        raise RequestFailed(
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+            f"subscription group [{header.dest_group}] does not exist: no offset is stored",
+        )
+    live = context.clients.consumer_group(header.src_group)
+    subscribed = live.subscriptions if live is not None and not header.offline else {}
+    topics = [header.topic] if header.topic else context.offsets.topics_of(header.src_group)
+    for topic in topics:
+        if context.topics.find(topic) is None or (subscribed and topic not in subscribed):
+            continue
+        try:
+            context.offsets.clone(header.src_group, header.dest_group, topic)
+        except LimitExceeded as error:
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, str(error)) from None
     return reply_to(request)
+
+
+def get_all_consumer_offsets(context: Context, request: Command, _connection: Connection) -> Result:
+    """Give the whole table, as its file has it: slaves copy it."""
+    encode = context.offsets.contents()
+    return context.cold_reads.answer(request, lambda: reply_to(request, body=encode()))
+
+
+def get_all_delay_offsets(context: Context, request: Command, _connection: Connection) -> Result:
+    """Give how far each delay level was delivered, as its file has it: slaves copy it."""
+    return reply_to(request, body=write_json(context.delays.snapshot(), standard=False))
 
 
 HANDLERS = {
     RequestCode.QUERY_CONSUMER_OFFSET: query_consumer_offset,
     RequestCode.UPDATE_CONSUMER_OFFSET: update_consumer_offset,
+    RequestCode.QUERY_CORRECTION_OFFSET: query_correction_offset,
+    RequestCode.CLONE_GROUP_OFFSET: clone_group_offset,
+    RequestCode.GET_ALL_CONSUMER_OFFSET: get_all_consumer_offsets,
+    RequestCode.GET_ALL_DELAY_OFFSET: get_all_delay_offsets,
 }

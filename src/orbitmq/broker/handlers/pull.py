@@ -1,26 +1,28 @@
-"""Pull messages (11): every case that the hot path leaves to us.
+"""Pull messages (11, and 361 of 5.x): every case that the hot path leaves to us.
 
 In: a pull request. Out: its records, the reason why there are none, or a held request.
-The checks come in the original's order, each with its code.
+
+Rules:
+1. The checks come in the original's order, each with its code: broker, group, topic, queue, filter.
+2. The offset that comes with a pull is stored once its checks are passed, also when it is held.
+3. What 5.x adds beside `maxMsgBytes` says who asked on whose behalf; it changes nothing here.
 """
 
 from orbitmq.broker.context import Context
-from orbitmq.broker.pulls import Pull, found_parts, pull_code
-from orbitmq.core import PullStatus, gather
-from orbitmq.errors import RemoteProtocolError, RequestFailed
+from orbitmq.broker.filter_choice import choose
+from orbitmq.broker.handlers.offsets import store_offset
+from orbitmq.broker.handlers.resets import answer_reset
+from orbitmq.broker.pulls import Pull, Suggestion, found_parts, note_outcome, pull_code
+from orbitmq.broker.selecting import look
+from orbitmq.core import PullStatus
+from orbitmq.errors import RequestFailed
 from orbitmq.net.connection import Connection, Result
-from orbitmq.wire.bodies_client import TAG, MessageModel
-from orbitmq.wire.bodies_namesrv import PERM_READ, SubscriptionGroupConfig
+from orbitmq.net.later import Later
+from orbitmq.wire.bodies_namesrv import PERM_READ, SubscriptionGroupConfig, TopicConfig
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
-from orbitmq.wire.expression import TagFilter
 from orbitmq.wire.fields import read_header
-from orbitmq.wire.headers_client import (
-    PULL_COMMITS,
-    PULL_HAS_SUBSCRIPTION,
-    PULL_SUSPENDS,
-    PullMessage,
-)
+from orbitmq.wire.headers_client import PULL_COMMITS, PULL_SUSPENDS, PullMessage
 
 HOLD_S_MAX = 120.0
 """Clients ask for 15 to 30 s; a connection without a byte for 120 s is closed anyway."""
@@ -29,33 +31,61 @@ HOLD_S_MAX = 120.0
 def pull_message(context: Context, request: Command, connection: Connection) -> Result:
     """Answer a pull now, or hold it until its queue grows."""
     header = read_header(PullMessage, request.fields)
-    group = _check_group(context, header.consumer_group)
-    _check_topic(context, header, connection)
-    codes = _codes(context, header, group)
-    config = context.topics.find(header.topic)
-    if config is None:  # _check_topic has just seen it
-        raise RequestFailed(ResponseCode.TOPIC_NOT_EXIST, f"the topic [{header.topic}] is gone")
+    _check_broker(context)
+    group = _checked_group(context, header.consumer_group)
+    config = _checked_topic(context, header, connection)
+    choice = choose(context, header, group)
     pull = Pull(
         request=request,
         queue=context.topics.queue(config, header.queue_id),
         queue_offset=header.queue_offset,
         count_max=max(1, header.max_msg_nums),
-        codes=codes,
+        codes=choice.codes,
+        group=header.consumer_group,
+        accepts=choice.accepts,
+        may_accept=choice.may_accept,
+        bytes_max=_bytes_max(context, header),
+        suggestion=_suggestion(context, group),
     )
+    reset = answer_reset(context, pull)
+    if reset is not None:
+        return reset
     if header.sys_flag & PULL_COMMITS:
-        context.offsets.commit(
-            header.consumer_group, header.topic, header.queue_id, header.commit_offset
+        store_offset(
+            context, header.consumer_group, header.topic, header.queue_id, header.commit_offset
         )
-    found = gather(context.core, pull.queue, pull.queue_offset, pull.count_max, codes)
+    return _answer(context, header, pull)
+
+
+def _answer(context: Context, header: PullMessage, pull: Pull) -> Result:
+    found = look(context.core, pull, pull.queue_offset, context.clock.monotonic_s)
     if found.status is PullStatus.COLD:
         return context.cold_reads.pull(pull)
     is_held = header.sys_flag & PULL_SUSPENDS and header.suspend_timeout_ms > 0
     if is_held and pull_code(pull, found) is ResponseCode.PULL_NOT_FOUND:
-        return context.long_polls.hold(pull, min(header.suspend_timeout_ms / 1000, HOLD_S_MAX))
+        return _hold(context, pull, header.suspend_timeout_ms)
+    note_outcome(context, pull, found)
     return found_parts(pull, found)
 
 
-def _check_group(context: Context, group: str) -> SubscriptionGroupConfig:
+def _hold(context: Context, pull: Pull, timeout_ms: int) -> Later:
+    settings = context.settings
+    if not settings.long_polling_enable:
+        return context.long_polls.postpone(pull, settings.short_polling_time_mills / 1000)
+    return context.long_polls.hold(pull, min(timeout_ms / 1000, HOLD_S_MAX))
+
+
+def _check_broker(context: Context) -> None:
+    settings = context.settings
+    if not settings.broker_permission & PERM_READ:
+        raise RequestFailed(
+            ResponseCode.NO_PERMISSION,
+            f"the broker[{context.store_host.ip}] pulling message is forbidden: brokerPermission "
+            f"is {settings.broker_permission}, reading needs {PERM_READ}",
+        )
+
+
+def _checked_group(context: Context, group: str) -> SubscriptionGroupConfig:
     config = context.groups.find(group)
     if config is None:
         raise RequestFailed(
@@ -70,11 +100,16 @@ def _check_group(context: Context, group: str) -> SubscriptionGroupConfig:
     return config
 
 
-def _check_topic(context: Context, header: PullMessage, connection: Connection) -> None:
+def _checked_topic(context: Context, header: PullMessage, connection: Connection) -> TopicConfig:
     config = context.topics.find(header.topic)
     if config is None:
         raise RequestFailed(
             ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please!"
+        )
+    if not context.groups.is_readable(header.consumer_group, header.topic):
+        raise RequestFailed(
+            ResponseCode.NO_PERMISSION,
+            f"the consumer group[{header.consumer_group}] is forbidden for topic[{header.topic}]",
         )
     if not config.perm & PERM_READ:
         raise RequestFailed(
@@ -86,54 +121,26 @@ def _check_topic(context: Context, header: PullMessage, connection: Connection) 
             f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
             f"topicConfig.readQueueNums:[{config.read_queue_count}] consumer:[{connection.peer}]",
         )
+    return config
 
 
-def _codes(
-    context: Context, header: PullMessage, group: SubscriptionGroupConfig
-) -> frozenset[int] | None:
-    """Give the tag codes to filter by, None for all."""
-    if header.sys_flag & PULL_HAS_SUBSCRIPTION:
-        return _requested_codes(header)
-    live = context.clients.consumer_group(header.consumer_group)
-    if live is None:
-        raise RequestFailed(
-            ResponseCode.SUBSCRIPTION_NOT_EXIST,
-            "the consumer's group info not exist: no heartbeat of this group has come",
-        )
-    if live.message_model is MessageModel.BROADCASTING and not group.consume_broadcast_enable:
-        raise RequestFailed(
-            ResponseCode.NO_PERMISSION,
-            f"the consumer group[{header.consumer_group}] can not consume by broadcast way",
-        )
-    data = live.subscriptions.get(header.topic)
-    if data is None:
-        raise RequestFailed(
-            ResponseCode.SUBSCRIPTION_NOT_EXIST,
-            f"the consumer's subscription not exist: {header.consumer_group} has not subscribed to "
-            f"{header.topic}",
-        )
-    if data.sub_version < header.sub_version:
-        raise RequestFailed(
-            ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
-        )
-    return _tag_codes(data.expression_type, data.sub_string)
+def _bytes_max(context: Context, header: PullMessage) -> int | None:
+    """Give the client's own limit where it is less than the broker's."""
+    asked = header.max_msg_bytes
+    return asked if asked is not None and 0 < asked < context.core.pull_bytes_max else None
 
 
-def _requested_codes(header: PullMessage) -> frozenset[int] | None:
-    return _tag_codes(header.expression_type or TAG, header.subscription)
+def _suggestion(context: Context, group: SubscriptionGroupConfig) -> Suggestion | None:
+    if not context.settings.slave_read_enable:
+        return None
+    return Suggestion(
+        usual_id=group.broker_id,
+        slow_id=group.which_broker_when_consume_slowly,
+        slow_offset=context.core.tail.written_offset - context.recent_bytes,
+    )
 
 
-def _tag_codes(expression_type: str, expression: str | None) -> frozenset[int] | None:
-    if expression_type != TAG:
-        raise RequestFailed(
-            ResponseCode.SYSTEM_ERROR,
-            "The broker does not support consumer to filter message by " + expression_type,
-        )
-    try:
-        tags = TagFilter.parse(expression)
-    except RemoteProtocolError as error:
-        raise RequestFailed(ResponseCode.SUBSCRIPTION_PARSE_FAILED, error.detail) from None
-    return None if tags.is_all else tags.codes
-
-
-HANDLERS = {RequestCode.PULL_MESSAGE: pull_message}
+HANDLERS = {
+    RequestCode.PULL_MESSAGE: pull_message,
+    RequestCode.LITE_PULL_MESSAGE: pull_message,
+}

@@ -1,62 +1,85 @@
 """Send a message (10, 310) or a batch (320): every case that the hot path leaves to us.
 
 In: a send in either spelling and serialization. Out: staged records whose answer leaves when the
-log has been written, or the reason of a refusal. The checks come in the original's order. A batch
-is taken as a whole or not at all.
+log has been written, or the reason of a refusal, in the original's order: see `send_checks`. A
+batch is taken as a whole or not at all.
 
-Delayed, timed, transactional and retry sends come with the broker issue: until then they are
-refused by name, never stored as something else.
+Rules:
+1. The field `batch` says what is a batch, not the request's code, and only by `true`, as in the
+   original.
+2. A message with a delay level waits in the schedule topic. In a batch a level of one message has
+   no effect and one of the whole is refused, as in the original.
+3. Transactional and timed messages come with a later issue: until then they are refused by name,
+   never stored as something else.
 """
 
+from typing import NamedTuple
+
 from orbitmq.broker.context import Context
-from orbitmq.broker.topics import TOPIC_COUNT_MAX
+from orbitmq.broker.puts import (
+    NewMessage,
+    check_sizes,
+    check_store,
+    closed,
+    delayed,
+    put,
+    without_cluster,
+)
+from orbitmq.broker.send_checks import Target, check_send, retry_target
 from orbitmq.core import BatchEntry, Stamp, append_batch, stored_properties
 from orbitmq.errors import RemoteProtocolError, RequestFailed
 from orbitmq.net.connection import Connection, Result
+from orbitmq.store.follow import parse_level
 from orbitmq.store.refusals import RefusalKind
 from orbitmq.wire import properties as names
 from orbitmq.wire.batch import BatchMessage, decode_batch
-from orbitmq.wire.bodies_namesrv import TopicConfig
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command, encode_command, reply_to
 from orbitmq.wire.expression import tag_code
 from orbitmq.wire.fields import write_header
 from orbitmq.wire.headers_client import SendMessage, SendMessageAnswer, read_send
 from orbitmq.wire.message_id import encode_offset_id
-from orbitmq.wire.names import is_closed_to_clients, is_retry_topic, topic_fault
 from orbitmq.wire.properties import parse_properties
-from orbitmq.wire.sysflag import SENDER_BITS
-from orbitmq.world.chance import Chance
+from orbitmq.wire.sysflag import SENDER_BITS, TRANSACTION_MASK
 
-_NOT_YET = {
-    names.DELAY: "delayed messages",
-    names.TIMER_DELAY_SEC: "timed messages",
-    names.TIMER_DELAY_MS: "timed messages",
-    names.TIMER_DELIVER_MS: "timed messages",
-    names.TRAN_MSG: "transactional messages",
-}
+_TIMED = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
+
+
+class _Stored(NamedTuple):
+    """Where a message or a batch was staged."""
+
+    log_offsets: list[int]
+    queue_offset: int
 
 
 def send_message(context: Context, request: Command, connection: Connection) -> Result:
     """Stage a message or a batch; its answer leaves after the write at the end of the turn."""
     header = read_send(request.code, request.fields)
-    _check_store(context)
-    config = _topic(context, header)
-    queue_id = _queue_id(context.chance, header, config)
-    is_batch = request.code == RequestCode.SEND_BATCH_MESSAGE or header.batch
-    messages = _batch(header, request) if is_batch else [_single(header, request)]
-    entries = [_entry(context, header, message, is_batch=is_batch) for message in messages]
-    queue = context.topics.queue(config, queue_id)
-    origin = context.origin(connection)
-    _check_fits(context, entries, origin.fixed_size + len(queue.topic_field))
-    context.core.tail.store_ms = max(context.core.tail.store_ms, context.clock.wall_ms())
-    log_offsets = append_batch(context.core.tail, queue, origin, entries)
+    try:
+        return _send(context, request, header, connection)
+    except RequestFailed as error:
+        trace = "true" if context.settings.trace_on else "false"
+        fields = {"MSG_REGION": context.region, "TRACE_ON": trace}
+        return reply_to(request, error.code, error.remark, fields=fields)
+
+
+def _send(
+    context: Context, request: Command, header: SendMessage, connection: Connection
+) -> Result:
+    if context.store.refusal_kind in (RefusalKind.BUSY, RefusalKind.BEHIND):
+        check_store(context)
+    target = check_send(context, header, connection)
+    if _is_batch(request):
+        stored = _store_batch(context, request, header, (target, connection))
+    else:
+        target = retry_target(context, request, header, target)
+        stored = _store_one(context, request, header, (target, connection))
     answer = SendMessageAnswer(
-        msg_id=",".join(encode_offset_id(context.store_host, offset) for offset in log_offsets),
-        queue_id=queue_id,
-        queue_offset=queue.next_offset - len(entries),
+        msg_id=",".join(encode_offset_id(context.store_host, at) for at in stored.log_offsets),
+        queue_id=target.queue_id,
+        queue_offset=stored.queue_offset,
         region_id=context.region,
-        trace_on=True,
+        trace_on=context.settings.trace_on,
     )
     reply = reply_to(request, fields=write_header(answer))
     context.stage_answers(
@@ -67,57 +90,159 @@ def send_message(context: Context, request: Command, connection: Connection) -> 
     return None
 
 
-def _single(header: SendMessage, request: Command) -> BatchMessage:
-    return BatchMessage(request.body, header.properties.encode(), header.flag)
+def _is_batch(request: Command) -> bool:
+    name = "batch" if request.code == RequestCode.SEND_MESSAGE else "m"
+    return str(request.fields.get(name, "")).lower() == "true"
 
 
-def _batch(header: SendMessage, request: Command) -> list[BatchMessage]:
-    """Give the messages of a batch; each gets the properties of the whole, too."""
+# --- One message ---
+
+
+def _store_one(
+    context: Context, request: Command, header: SendMessage, place: tuple[Target, Connection]
+) -> _Stored:
+    properties = parse_properties(header.properties)
+    level = _level(properties)
+    _check_transaction(context, header, properties, level)
+    message = BatchMessage(request.body, header.properties.encode(), header.flag)
+    if level <= 0:
+        return _append(context, place, [_entry(context, header, message, is_batch=False)])
+    target, connection = place
+    _check_properties(message, properties)
+    check_store(context)
+    waiting = NewMessage(
+        topic=target.config.topic_name,
+        queue_id=target.queue_id,
+        body=request.body,
+        properties=header.properties,
+        flag=header.flag,
+        sys_flag=header.sys_flag & SENDER_BITS,
+        born_ms=header.born_ms,
+        born_host=context.origin(connection).born_host,
+        reconsume_times=header.reconsume_times,
+        tags_code=_tags_code(properties),
+    )
+    placed = put(context, delayed(context, waiting, level))
+    return _Stored([placed.log_offset], placed.queue_offset)
+
+
+def _level(properties: dict[str, str]) -> int:
+    """Give the delay level, 0 without one."""
+    text = properties.get(names.DELAY)
+    if text is None:
+        return 0
+    level = parse_level(text)
+    if level is None:
+        raise RequestFailed(
+            ResponseCode.SYSTEM_ERROR,
+            f"property {names.DELAY} is {text[:40]!r}: a delay level is a whole number",
+        )
+    return level
+
+
+def _check_transaction(
+    context: Context, header: SendMessage, properties: dict[str, str], level: int
+) -> None:
+    """Refuse half messages; a retry with a delay that says it is one is none any more."""
+    if properties.get(names.TRAN_MSG, "").lower() != "true":
+        return
+    if header.reconsume_times > 0 and level > 0:
+        return
+    if context.settings.reject_transaction_message:
+        raise RequestFailed(
+            ResponseCode.NO_PERMISSION,
+            f"the broker[{context.store_host.ip}] sending transaction message is forbidden"
+            " (rejectTransactionMessage)",
+        )
+    raise _unsupported("transactional messages")
+
+
+# --- A batch ---
+
+
+def _store_batch(
+    context: Context, request: Command, header: SendMessage, place: tuple[Target, Connection]
+) -> _Stored:
+    properties = parse_properties(header.properties)
+    if _level(properties) > 0 or header.sys_flag & TRANSACTION_MASK:
+        raise RequestFailed(
+            ResponseCode.MESSAGE_ILLEGAL,
+            "the message is illegal: a batch can neither be delayed nor be part of a transaction",
+        )
+    if properties.get(names.TRAN_MSG, "").lower() == "true":
+        raise _unsupported("transactional messages")
     try:
         messages = decode_batch(request.body)
     except RemoteProtocolError as error:
         raise RequestFailed(ResponseCode.MESSAGE_ILLEGAL, error.detail) from None
     shared = header.properties.encode()
-    return [
-        message._replace(properties=message.properties.rstrip(b"\x02") + b"\x02" + shared)
+    entries = [
+        _entry(
+            context,
+            header,
+            message._replace(properties=message.properties.rstrip(b"\x02") + b"\x02" + shared),
+            is_batch=True,
+        )
         for message in messages
     ]
+    return _append(context, place, entries)
+
+
+# --- Both ---
+
+
+def _append(
+    context: Context, place: tuple[Target, Connection], entries: list[BatchEntry]
+) -> _Stored:
+    target, connection = place
+    queue = context.topics.queue(target.config, target.queue_id)
+    origin = context.origin(connection)
+    _check_fits(context, entries, origin.fixed_size + len(queue.topic_field))
+    check_store(context)
+    tail = context.core.tail
+    tail.store_ms = max(tail.store_ms, context.clock.wall_ms())
+    log_offsets = append_batch(tail, queue, origin, entries)
+    return _Stored(log_offsets, queue.next_offset - len(entries))
 
 
 def _entry(
     context: Context, header: SendMessage, message: BatchMessage, *, is_batch: bool
 ) -> BatchEntry:
     """Check one message and give it as it is stored; in a batch WAIT stays, as in the original."""
-    if b"\0" in message.properties:
-        # A CRC covers the body only: zeros in properties look like a record that a crash cut short.
-        raise RequestFailed(
-            ResponseCode.MESSAGE_ILLEGAL,
-            "the message's properties contain a NUL character (U+0000); send it without",
-        )
     text = message.properties.decode(errors="replace").lstrip("\x02")
     properties = parse_properties(text)
-    _check_message(context, properties, message.body)
-    own = _without_cluster(text)
+    _check_properties(message, properties)
+    own = without_cluster(text)
     if is_batch:
-        own = own.rstrip("\x02") + "\x02" if own.strip("\x02") else ""
-        stored = (own + context.core.cluster_property).encode()
+        stored = (closed(own) + context.core.cluster_property).encode()
     else:
         stored = stored_properties(context.core, own).encode()
-    if len(stored) > names.PROPERTIES_SIZE_MAX:
-        raise RequestFailed(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"message properties of {len(stored)} bytes, limit {names.PROPERTIES_SIZE_MAX}",
-        )
-    tag = properties.get(names.TAGS)
+    check_sizes(context, message.body, stored)
     stamp = Stamp(
         flag=message.flag,
         sys_flag=header.sys_flag & SENDER_BITS,
         born_ms=header.born_ms,
         reconsume_times=header.reconsume_times,
         prepared_offset=0,
-        tags_code=tag_code(tag) if tag else 0,
+        tags_code=_tags_code(properties),
     )
     return stamp, message.body, stored
+
+
+def _check_properties(message: BatchMessage, properties: dict[str, str]) -> None:
+    if b"\0" in message.properties:
+        # A CRC covers the body only: zeros in properties look like a record that a crash cut short.
+        raise RequestFailed(
+            ResponseCode.MESSAGE_ILLEGAL,
+            "the message's properties contain a NUL character (U+0000); send it without",
+        )
+    if any(properties.get(name, "0") != "0" for name in _TIMED):
+        raise _unsupported("timed messages")
+    for name in properties:
+        if name.startswith("INNER_"):
+            raise RequestFailed(
+                ResponseCode.MESSAGE_ILLEGAL, f"property {name} is reserved for the broker"
+            )
 
 
 def _check_fits(context: Context, entries: list[BatchEntry], around: int) -> None:
@@ -134,79 +259,9 @@ def _check_fits(context: Context, entries: list[BatchEntry], around: int) -> Non
         )
 
 
-def _check_store(context: Context) -> None:
-    """Refuse while the store takes nothing: the cause is the store's, the code says what helps."""
-    kind = context.store.refusal_kind
-    if kind is None:
-        return
-    code = ResponseCode.SERVICE_NOT_AVAILABLE
-    if kind is RefusalKind.BEHIND:
-        code = ResponseCode.SYSTEM_BUSY
-    raise RequestFailed(code, context.core.tail.refusal)
-
-
-def _topic(context: Context, header: SendMessage) -> TopicConfig:
-    """Find the topic or make it from the template that the sender names."""
-    topic = header.topic
-    fault = topic_fault(topic)
-    if fault is not None:
-        raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
-    if is_closed_to_clients(topic):
-        raise RequestFailed(
-            ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden."
-        )
-    if is_retry_topic(topic):
-        raise _unsupported("messages to retry topics")
-    config = context.topics.find(topic)
-    if config is None:
-        config = context.topics.make_from_template(
-            topic, header.default_topic, header.default_topic_queue_count
-        )
-    if config is None:
-        raise RequestFailed(
-            ResponseCode.TOPIC_NOT_EXIST,
-            f"topic[{topic}] not exist, apply first please! It is not made by itself: "
-            f"{header.default_topic} is no template topic (autoCreateTopicEnable), "
-            f"{header.default_topic_queue_count} is no number of queues, or the broker has "
-            f"{TOPIC_COUNT_MAX} topics already",
-        )
-    return config
-
-
-def _queue_id(chance: Chance, header: SendMessage, config: TopicConfig) -> int:
-    count = max(config.read_queue_count, config.write_queue_count)
-    if header.queue_id >= count or config.write_queue_count <= 0:
-        raise RequestFailed(
-            ResponseCode.SYSTEM_ERROR,
-            f"request queueId[{header.queue_id}] is illegal, topic [{header.topic}] has {count} "
-            "queues",
-        )
-    if header.queue_id < 0:
-        return chance.below(config.write_queue_count)
-    return header.queue_id
-
-
-def _check_message(context: Context, properties: dict[str, str], body: bytes) -> None:
-    for name, kind in _NOT_YET.items():
-        if properties.get(name, "0") not in ("0", "false"):
-            raise _unsupported(kind)
-    for name in properties:
-        if name.startswith("INNER_"):
-            raise RequestFailed(
-                ResponseCode.MESSAGE_ILLEGAL, f"property {name} is reserved for the broker"
-            )
-    if len(body) > context.core.body_size_max:
-        raise RequestFailed(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"message body of {len(body)} bytes, limit {context.core.body_size_max} "
-            "(maxMessageSize, and what fits a file of mappedFileSizeCommitLog)",
-        )
-
-
-def _without_cluster(properties: str) -> str:
-    """Leave out a cluster name that a message brings along: the broker adds its own."""
-    entries = properties.split("\x02")
-    return "\x02".join(entry for entry in entries if not entry.startswith("CLUSTER\x01"))
+def _tags_code(properties: dict[str, str]) -> int:
+    tag = properties.get(names.TAGS)
+    return tag_code(tag) if tag else 0
 
 
 def _unsupported(kind: str) -> RequestFailed:

@@ -6,7 +6,7 @@ disk, or says why they are not.
 Rules:
 1. A change counts when its file is written: `prepare` runs on the loop right before the write, the
    file is replaced as a whole in a thread, and only then `commit` makes the change visible. A
-   failed write changes nothing.
+   failed write changes nothing. Contents that depend on the file as it is are made in the thread.
 2. Changes of one file happen in the order of their requests.
 3. The number of waiting changes is bounded.
 """
@@ -40,10 +40,14 @@ def read_file(files: Files, path: Path) -> bytes | None:
 
 
 class Save(NamedTuple):
-    """The new contents of a file, and what to do once they are there."""
+    """The new contents of a file or how to make them, and what to do once they are there."""
 
-    data: bytes
+    data: bytes | Callable[[], bytes]
     commit: Callable[[], None]
+
+    def contents(self) -> bytes:
+        """Give the new contents; may read the file."""
+        return self.data() if callable(self.data) else self.data
 
 
 Prepare = Callable[[], Save | None]
@@ -88,7 +92,7 @@ class Saver:
     def _late(self) -> str:
         return (
             f"{self._path.name} was not written within {TIMEOUT_S:g} s; it may still be. Look at"
-            " the disk of the name server's data folder"
+            " the disk that has it"
         )
 
     async def _write_all(self) -> None:
@@ -103,8 +107,11 @@ class Saver:
         try:
             save = prepare()
             if save is not None:
-                await asyncio.to_thread(self._files.replace, self._path, save.data)
+                await asyncio.to_thread(self._replace, save)
                 save.commit()
         except Exception as error:  # the one place that knows what to answer is `dispatch`
             return self._failures.reply(request, error)
         return reply_to(request)
+
+    def _replace(self, save: Save) -> None:
+        self._files.replace(self._path, save.contents())

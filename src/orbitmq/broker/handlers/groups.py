@@ -1,0 +1,125 @@
+"""Consumer groups as operators manage them: make and change (200, 225), delete (207), list (201,
+352), and forbid topics to them (353, of 5.x).
+
+In: settings of groups. Out: an answer when the change is saved; tables.
+
+Rules:
+1. Names and numbers are checked before anything changes; a list (225) is taken whole or not at all.
+2. A deleted group keeps its offsets unless they are to go, too, and its retry topic in any case, as
+   in the original. Where groups are made by themselves a heartbeat brings it back with defaults.
+"""
+
+import msgspec
+
+from orbitmq.broker.context import Context
+from orbitmq.broker.topic_rules import check_group
+from orbitmq.errors import RequestFailed
+from orbitmq.net.connection import Connection, Result
+from orbitmq.wire.bodies_namesrv import SubscriptionGroupConfig
+from orbitmq.wire.bodies_topics import GroupConfigList, GroupForbiddenBody
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command, reply_to
+from orbitmq.wire.fastjson import read_json, write_json
+from orbitmq.wire.fields import read_header
+from orbitmq.wire.headers_topics import DeleteGroup, GetGroupConfig, GroupForbidden
+
+LIST_COUNT_MAX = 1_000
+"""Groups in one request."""
+
+
+def update_group(context: Context, request: Command, _connection: Connection) -> Result:
+    """Make a group or change its settings."""
+    return _put_all(context, request, [read_json(request.body, SubscriptionGroupConfig)])
+
+
+def update_groups(context: Context, request: Command, _connection: Connection) -> Result:
+    """Make or change several groups at once (5.x)."""
+    configs = read_json(request.body, GroupConfigList).group_config_list
+    if len(configs) > LIST_COUNT_MAX:
+        raise RequestFailed(
+            ResponseCode.SYSTEM_ERROR,
+            f"{len(configs)} groups in one request, limit {LIST_COUNT_MAX}; send several requests",
+        )
+    return _put_all(context, request, configs)
+
+
+def _put_all(context: Context, request: Command, configs: list[SubscriptionGroupConfig]) -> Result:
+    for config in configs:
+        check_group(config)
+    groups = context.groups
+    groups.check_room(sum(groups.get(config.group_name) is None for config in configs))
+    for config in configs:
+        groups.put(config)
+    return context.keeper.answer_kept(request)
+
+
+def delete_group(context: Context, request: Command, _connection: Connection) -> Result:
+    """Remove a group's settings and, if asked, its offsets; an unknown one is no error."""
+    header = read_header(DeleteGroup, request.fields)
+    context.groups.remove(header.group_name)
+    if header.remove_offset or header.clean_offset:
+        context.offsets.remove_group(header.group_name)
+    return context.keeper.answer_kept(request)
+
+
+def get_all_groups(context: Context, request: Command, _connection: Connection) -> Result:
+    """Give the whole table."""
+    table = context.groups.snapshot()
+
+    def encode() -> Command:
+        return reply_to(request, body=write_json(table, standard=False))
+
+    return context.cold_reads.answer(request, encode)
+
+
+def get_group_config(context: Context, request: Command, _connection: Connection) -> Result:
+    """Give one group's settings; an unknown one is made where that is allowed, as in 5.x."""
+    group = read_header(GetGroupConfig, request.fields).group
+    config = context.groups.find(group)
+    if config is None:
+        raise RequestFailed(
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+            f"No group in this broker. group: {group}",
+        )
+    if config.attributes is None:
+        config = msgspec.structs.replace(config, attributes={})
+    return reply_to(request, body=write_json(config, standard=False))
+
+
+def group_forbidden(context: Context, request: Command, _connection: Connection) -> Result:
+    """Say whether a group may read a topic, after changing it if asked."""
+    header = read_header(GroupForbidden, request.fields)
+    if header.readable is not None:
+        _check_there(context, header)
+        context.groups.set_readable(header.group, header.topic, is_readable=header.readable)
+    body = GroupForbiddenBody(
+        group=header.group,
+        topic=header.topic,
+        readable=context.groups.is_readable(header.group, header.topic),
+    )
+    reply = reply_to(request, body=write_json(body, standard=False))
+    return reply if header.readable is None else context.keeper.answer_kept(request, reply)
+
+
+def _check_there(context: Context, header: GroupForbidden) -> None:
+    """Raise RequestFailed for names that nobody has: the table would grow by them."""
+    if context.groups.get(header.group) is None:
+        raise RequestFailed(
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+            f"subscription group [{header.group}] does not exist; make it first (updateSubGroup)",
+        )
+    if context.topics.find(header.topic) is None:
+        raise RequestFailed(
+            ResponseCode.TOPIC_NOT_EXIST,
+            f"topic[{header.topic}] not exist; make it first (updateTopic)",
+        )
+
+
+HANDLERS = {
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: update_group,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: update_groups,
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: delete_group,
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: get_all_groups,
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: get_group_config,
+    RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: group_forbidden,
+}

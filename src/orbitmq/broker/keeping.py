@@ -1,0 +1,109 @@
+"""Keeping what operators change: an answer means that it is saved and known.
+
+In: changes of tables, topics that were removed. Out: saved files; answers that wait for them.
+
+Rules:
+1. Tables are saved one at a time, in a thread; a failed save is due again (table.py).
+2. The answer to an operator's change comes when tables are saved, the files of removed topics are
+   gone and name servers were told, in this order: after a kill a topic that was being removed is
+   there with all it had, or gone.
+3. Name servers that are slow or away hold up no answer for long: they learn of it later.
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+from orbitmq.broker.table import TableFile
+from orbitmq.errors import MQError
+from orbitmq.net.later import Later
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.command import Command, reply_to
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 30.0
+UNDER_WAY_MAX = 1_000
+"""Changes that wait to be kept; above it they are refused."""
+
+Step = Callable[[], Awaitable[None]]
+
+
+class Keeper:
+    """Saves the tables of one broker, and says when that is done."""
+
+    def __init__(self, files: Iterable[TableFile], finish_removals: Step) -> None:
+        self._files = list(files)
+        self._finish_removals = finish_removals
+        self.tell_name_servers: Step = _nobody
+        self._lock = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._in_threads: set[asyncio.Task[None]] = set()
+
+    async def save_all(self) -> None:
+        """Save every table that has changed; raises the first failure after trying all."""
+        first: Exception | None = None
+        for file in self._files:
+            try:
+                await self.save(file)
+            except Exception as error:
+                if first is not None:
+                    log.error("%s", error)
+                first = first or error
+        if first is not None:
+            raise first
+
+    async def save(self, file: TableFile) -> None:
+        """Save one table if it has changed; afterwards what it was at the call is in its file."""
+        async with self._lock:
+            save = file.take()
+            if save is None:
+                return
+            work = asyncio.create_task(asyncio.to_thread(save))
+            self._in_threads.add(work)
+            work.add_done_callback(self._in_threads.discard)
+            await asyncio.shield(work)  # a caller that is cancelled leaves it to `settle`
+
+    async def settle(self) -> None:
+        """Give up what waits, and return when no thread saves any more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._in_threads, return_exceptions=True)
+
+    def answer_kept(self, request: Command, reply: Command | None = None) -> Later | Command:
+        """Give the answer to a change that was made just now: `reply`, or a plain success."""
+        if len(self._tasks) >= UNDER_WAY_MAX:
+            return reply_to(
+                request,
+                ResponseCode.SYSTEM_BUSY,
+                f"{UNDER_WAY_MAX} changes wait to be saved already; this one was made, and is saved"
+                " with them: look whether it is there before you try again",
+            )
+        reply = reply or reply_to(request)
+        later = Later(TIMEOUT_S, functools.partial(_too_slow, request))
+        task = asyncio.get_running_loop().create_task(self._keep(request, reply, later))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return later
+
+    async def _keep(self, request: Command, reply: Command, later: Later) -> None:
+        try:
+            await self.save_all()
+            await self._finish_removals()
+        except (MQError, OSError) as error:
+            remark = f"the change is in force but could not be saved: {error}"
+            later.answer(reply_to(request, ResponseCode.SYSTEM_ERROR, remark))
+            return
+        await self.tell_name_servers()
+        later.answer(reply)
+
+
+def _too_slow(request: Command) -> Command:
+    remark = f"the change is in force, but was not saved within {TIMEOUT_S:g} s: the disk is slow"
+    return reply_to(request, ResponseCode.SYSTEM_ERROR, remark)
+
+
+async def _nobody() -> None:
+    """Stand in for name servers while none is known."""

@@ -1,0 +1,173 @@
+"""Messages that the broker itself stores: retries, dead letters, delayed ones, events.
+
+In: a message as it is to be stored. Out: its place in the log, staged; it is written at the end of
+the loop's turn, or refused with the reason.
+
+Rules:
+1. A message keeps its birth: time, address and flags are those of its first sender.
+2. A delayed message waits in queue level - 1 of SCHEDULE_TOPIC_XXXX; its properties say where it
+   belongs. A level above the highest is the highest, also in its properties. The code of its queue
+   entry is when it is due; `store.follow` has the rule, for rebuilding finds the same code.
+3. The cluster's name is added here and nowhere else: what a message brings of it is left out.
+"""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from orbitmq.core import Origin, Queue, Stamp, append
+from orbitmq.errors import RequestFailed
+from orbitmq.store.follow import due_code, parse_level
+from orbitmq.store.refusals import RefusalKind
+from orbitmq.wire import properties as names
+from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.host import pack_host
+from orbitmq.wire.names import SCHEDULE_TOPIC, TOPIC_LENGTH_MAX
+from orbitmq.wire.properties import format_properties, parse_properties
+
+if TYPE_CHECKING:
+    from orbitmq.broker.context import Context
+
+_CLUSTER = names.CLUSTER + names.NAME_END
+
+
+class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message to store. `properties` are as stored, but without the cluster's name."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: str
+    flag: int = 0
+    sys_flag: int = 0
+    born_ms: int
+    born_host: bytes
+    """Packed, as `wire.host.pack_host` gives it."""
+    reconsume_times: int = 0
+    prepared_offset: int = 0
+    tags_code: int
+
+
+class Placed(NamedTuple):
+    """Where a message was put."""
+
+    log_offset: int
+    queue: Queue
+    queue_offset: int
+
+
+def put(context: "Context", message: NewMessage) -> Placed:
+    """Stage a message. Raises RequestFailed when the store takes nothing or it does not fit."""
+    check_store(context, is_own=True)
+    _check_topic(message.topic)
+    own = closed(without_cluster(message.properties))
+    properties = (own + context.core.cluster_property).encode()
+    check_sizes(context, message.body, properties)
+    tail = context.core.tail
+    tail.store_ms = max(tail.store_ms, context.clock.wall_ms())
+    code = message.tags_code
+    if message.topic == SCHEDULE_TOPIC:
+        code = due_code(properties, tail.store_ms, context.delays.delays_ms) or code
+    stamp = Stamp(
+        flag=message.flag,
+        sys_flag=message.sys_flag,
+        born_ms=message.born_ms,
+        reconsume_times=message.reconsume_times,
+        prepared_offset=message.prepared_offset,
+        tags_code=code,
+    )
+    queue = _queue(context, message.topic, message.queue_id)
+    origin = _origin(message.born_host, pack_host(context.store_host))
+    log_offset = append(tail, queue, origin, stamp, message.body, properties)
+    context.request_write()
+    return Placed(log_offset, queue, queue.next_offset - 1)
+
+
+def delayed(context: "Context", message: NewMessage, level: int) -> NewMessage:
+    """Give a message as it waits for its time; its properties say where it goes then.
+
+    Raises RequestFailed when it could not go there.
+    """
+    _check_topic(message.topic)
+    level = context.delays.clamp(level)
+    properties = parse_properties(without_cluster(message.properties))
+    if parse_level(properties.get(names.DELAY, "")) != level:
+        properties[names.DELAY] = str(level)
+    properties[names.REAL_TOPIC] = message.topic
+    properties[names.REAL_QID] = str(message.queue_id)
+    return msgspec.structs.replace(
+        message,
+        topic=SCHEDULE_TOPIC,
+        queue_id=level - 1,
+        properties=format_properties(properties),
+    )
+
+
+def check_store(context: "Context", *, is_own: bool = False) -> None:
+    """Refuse while the store takes nothing: the cause is the store's, the code says what helps.
+
+    What is the broker's own goes on while it is merely busy.
+    """
+    if not context.core.tail.refusal:
+        return
+    kind = context.store.refusal_kind
+    if kind is None or (is_own and kind is RefusalKind.BUSY):
+        return
+    code = ResponseCode.SERVICE_NOT_AVAILABLE
+    if kind in (RefusalKind.BEHIND, RefusalKind.BUSY):
+        code = ResponseCode.SYSTEM_BUSY
+        context.overload.note_refused()
+    raise RequestFailed(code, context.core.tail.refusal)
+
+
+def check_sizes(context: "Context", body: bytes, stored_properties: bytes) -> None:
+    """Refuse what a record cannot hold or a message may not have."""
+    if len(stored_properties) > names.PROPERTIES_SIZE_MAX:
+        raise RequestFailed(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"message properties of {len(stored_properties)} bytes, limit"
+            f" {names.PROPERTIES_SIZE_MAX}; move what is large into the body",
+        )
+    if len(body) > context.core.body_size_max:
+        raise RequestFailed(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"message body of {len(body)} bytes, limit {context.core.body_size_max} "
+            "(maxMessageSize, and what fits a file of mappedFileSizeCommitLog)",
+        )
+
+
+def without_cluster(properties: str) -> str:
+    """Leave out a cluster name that a message brings along."""
+    if _CLUSTER not in properties:
+        return properties
+    entries = properties.split(names.ENTRY_END)
+    return names.ENTRY_END.join(entry for entry in entries if not entry.startswith(_CLUSTER))
+
+
+def closed(properties: str) -> str:
+    """Give properties with exactly one separator at their end, or nothing."""
+    own = properties.strip(names.ENTRY_END)
+    return own + names.ENTRY_END if own else ""
+
+
+def _check_topic(topic: str) -> None:
+    if len(topic.encode()) > TOPIC_LENGTH_MAX:
+        raise RequestFailed(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"topic {topic[:40]}… has more than {TOPIC_LENGTH_MAX} characters; a group whose"
+            " messages are tried again needs a name of at most 120",
+        )
+
+
+def _queue(context: "Context", topic: str, queue_id: int) -> Queue:
+    """Give the queue; also that of a topic that was removed while messages were on their way."""
+    config = context.topics.find(topic)
+    if config is None:
+        return context.store.queue(topic, queue_id)
+    return context.topics.queue(config, queue_id)
+
+
+@lru_cache(maxsize=4_096)
+def _origin(born_host: bytes, store_host: bytes) -> Origin:
+    return Origin(born_host, store_host)

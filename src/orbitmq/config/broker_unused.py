@@ -1,0 +1,186 @@
+"""Keys of the original's broker that change nothing here, each with its default and the reason.
+
+In: nothing. Out: one table for BrokerSettings. Whoever sets one of these keys reads the reason in
+the log, and docs/reference/settings.md has them all.
+
+Rule: a feature that comes later is said to be missing; it is not called needless.
+"""
+
+from collections.abc import Mapping
+
+from orbitmq.config.settings import NoEffect
+
+_THREADS = "one event loop handles all requests; there is no pool of threads to size"
+_WAITING = "requests wait in the sockets of their senders, not in queues of a thread pool"
+_QUEUE_TIME = "only sends are refused for having waited (waitTimeMillsInSendQueue)"
+_BUFFERS = "the operating system sizes socket buffers by itself"
+_OUTPUT = "unsent output is bounded for each connection by fixed limits"
+_MEMORY = "Python manages its own memory"
+_CALLS = "requests to one peer that wait for an answer are bounded by a fixed limit"
+_POOL = "the log is written with plain writes into the page cache; there is no pool beside it"
+_LOCK = "one loop writes the log; there is no lock to choose"
+_MAPPING = "the log is written with plain writes; mapped pages need no warming"
+_UNLINK = "a removed file is unlinked at once and unmapped with its last reader"
+_PACE = "old files are unlinked in a thread, one after the other, without pauses"
+_COMMERCIAL = "nothing is billed"
+_HA = "replication does not exist yet"
+_DLEDGER = "DLedger's log is not supported; replication comes with master and slave"
+_TRANSACTIONS = "transactions do not exist yet; such messages are refused"
+_ACL = "access control does not exist yet; keep the broker in a network you trust"
+_MULTI = "light message queues (LMQ) are not supported"
+_REPLY = "request and reply through the broker do not exist yet"
+_DELIVERY = "delayed messages are delivered by the loop itself, together with its other writes"
+_CLIENT_TLS = "name servers are dialled with the broker's own certificate (tls.server.*)"
+
+BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
+    "aclEnable": NoEffect("false", _ACL),
+    "adminBrokerThreadPoolNums": NoEffect("16", _THREADS),
+    "bitMapLengthConsumeQueueExt": NoEffect(
+        "64",
+        "it follows from maxErrorRateOfBloomFilter and expectConsumerNumUseFilter, as there (112)",
+    ),
+    "brokerFastFailureEnable": NoEffect(
+        "true", "a broker that is behind always says so; waitTimeMillsInSendQueue says when"
+    ),
+    "brokerRole": NoEffect("ASYNC_MASTER", _HA + "; every broker is a master of its own"),
+    "channelNotActiveInterval": NoEffect("60000", "the original has no use for it either"),
+    "checkCRCOnRecover": NoEffect("true", "checksums are always checked when a log is read back"),
+    "clientAsyncSemaphoreValue": NoEffect("65535", _CALLS),
+    "clientCallbackExecutorThreads": NoEffect("2", _THREADS),
+    "clientChannelMaxIdleTimeSeconds": NoEffect(
+        "120", "connections to name servers stay open; registering keeps them alive"
+    ),
+    "clientCloseSocketIfTimeout": NoEffect(
+        "true", "a connection to a name server stays open after a late answer"
+    ),
+    "clientManageThreadPoolNums": NoEffect("32", _THREADS),
+    "clientManagerThreadPoolQueueCapacity": NoEffect("1000000", _WAITING),
+    "clientOnewaySemaphoreValue": NoEffect("65535", _CALLS),
+    "clientPooledByteBufAllocatorEnable": NoEffect("false", _MEMORY),
+    "clientSocketRcvBufSize": NoEffect("0", _BUFFERS),
+    "clientSocketSndBufSize": NoEffect("0", _BUFFERS),
+    "clientWorkerThreads": NoEffect("4", _THREADS),
+    "commercialBaseCount": NoEffect("1", _COMMERCIAL),
+    "commercialBigCount": NoEffect("1", _COMMERCIAL),
+    "commercialEnable": NoEffect("true", _COMMERCIAL),
+    "commercialTimerCount": NoEffect("1", _COMMERCIAL),
+    "commercialTransCount": NoEffect("1", _COMMERCIAL),
+    "commitCommitLogLeastPages": NoEffect("4", _POOL),
+    "commitCommitLogThoroughInterval": NoEffect("200", _POOL),
+    "commitIntervalCommitLog": NoEffect("200", _POOL),
+    "connectTimeoutMillis": NoEffect("3000", "dialling a name server takes 3 s at most"),
+    "consumerManageThreadPoolNums": NoEffect("32", _THREADS),
+    "consumerManagerThreadPoolQueueCapacity": NoEffect("1000000", _WAITING),
+    "dLegerGroup": NoEffect("", _DLEDGER),
+    "dLegerPeers": NoEffect("", _DLEDGER),
+    "dLegerSelfId": NoEffect("", _DLEDGER),
+    "debugLockEnable": NoEffect("false", "there is no page cache lock to write about"),
+    "deleteCommitLogFilesInterval": NoEffect("100", _PACE),
+    "deleteConsumeQueueFilesInterval": NoEffect("100", _PACE),
+    "destroyMapedFileIntervalForcibly": NoEffect("120000", _UNLINK),
+    "diskFallRecorded": NoEffect("true", "how far groups are behind is always recorded"),
+    "duplicationEnable": NoEffect("false", "a log is never read back twice into the same queues"),
+    "enableBatchPush": NoEffect("false", _MULTI),
+    "enableDLegerCommitLog": NoEffect("false", _DLEDGER),
+    "enableDetailStat": NoEffect("true", "figures per topic and group are always kept"),
+    "enableLmq": NoEffect("false", _MULTI),
+    "enableMultiDispatch": NoEffect("false", _MULTI),
+    "enableScheduleAsyncDeliver": NoEffect("false", _DELIVERY),
+    "enableScheduleMessageStats": NoEffect("true", "delayed messages are always counted"),
+    "endTransactionPoolQueueCapacity": NoEffect("100000", _WAITING),
+    "endTransactionThreadPoolNums": NoEffect("12", _THREADS),
+    "fastFailIfNoBufferInStorePool": NoEffect("false", _POOL),
+    "fetchNamesrvAddrByAddressServer": NoEffect(
+        "false", "name servers come from namesrvAddr only; nothing is fetched by HTTP"
+    ),
+    "filterServerNums": NoEffect("0", "filter servers do not exist; nothing is ever executed"),
+    "flushCommitLogTimed": NoEffect("true", "syncs keep their interval whatever is written"),
+    "flushConsumeQueueLeastPages": NoEffect(
+        "2", "queue entries are written behind in pieces of 16 MiB of log or every interval"
+    ),
+    "flushConsumerOffsetHistoryInterval": NoEffect("60000", "no history of offsets is written"),
+    "flushLeastPagesWhenWarmMapedFile": NoEffect("4096", _MAPPING),
+    "haHousekeepingInterval": NoEffect("20000", _HA),
+    "haMasterAddress": NoEffect("", _HA),
+    "haSendHeartbeatInterval": NoEffect("5000", _HA),
+    "haSlaveFallbehindMax": NoEffect("268435456", _HA),
+    "haTransferBatchSize": NoEffect("32768", _HA),
+    "heartbeatThreadPoolNums": NoEffect("2", _THREADS),
+    "heartbeatThreadPoolQueueCapacity": NoEffect("50000", _WAITING),
+    "highSpeedMode": NoEffect("false", "the original has no use for it either"),
+    "isEnableBatchPush": NoEffect("false", _MULTI),
+    "isolateLogEnable": NoEffect("false", "logs go to standard error; there are no log files"),
+    "maxDelayTime": NoEffect("40", "the original has no use for it either"),
+    "maxLmqConsumeQueueNum": NoEffect("20000", _MULTI),
+    "messageIndexSafe": NoEffect(
+        "false", "after a kill the index is always read back from where it was synced"
+    ),
+    "messageStorePlugIn": NoEffect("", "there is one store; no class is loaded by name"),
+    "offsetCheckInSlave": NoEffect("false", _HA),
+    "osPageCacheBusyTimeOutMills": NoEffect(
+        "1000", "a slow write makes the loop late, and waitTimeMillsInSendQueue is about that"
+    ),
+    "preferredLeaderId": NoEffect("", _DLEDGER),
+    "processReplyMessageThreadPoolNums": NoEffect("20", _THREADS),
+    "pullMessageThreadPoolNums": NoEffect("20", _THREADS),
+    "pullThreadPoolQueueCapacity": NoEffect("100000", _WAITING),
+    "putMessageFutureThreadPoolNums": NoEffect("2", _THREADS),
+    "putMsgIndexHightWater": NoEffect("600000", "the original has no use for it either"),
+    "putThreadPoolQueueCapacity": NoEffect("10000", _WAITING),
+    "queryMessageThreadPoolNums": NoEffect("10", _THREADS),
+    "queryThreadPoolQueueCapacity": NoEffect("20000", _WAITING),
+    "readOnlyCommitLogStorePaths": NoEffect("", "the log has one folder"),
+    "redeleteHangedFileInterval": NoEffect("120000", _UNLINK),
+    "replyThreadPoolQueueCapacity": NoEffect("10000", _WAITING),
+    "rocketmq.broker.diskSpaceCleanForciblyRatio": NoEffect(
+        "0.85", "use diskSpaceCleanForciblyRatio, in per cent"
+    ),
+    "rocketmq.broker.diskSpaceWarningLevelRatio": NoEffect(
+        "0.90", "use diskSpaceWarningLevelRatio, in per cent"
+    ),
+    "rocketmqHome": NoEffect("", "nothing is read from an installation folder"),
+    "scheduleAsyncDeliverMaxPendingLimit": NoEffect("2000", _DELIVERY),
+    "scheduleAsyncDeliverMaxResendNum2Blocked": NoEffect("3", _DELIVERY),
+    "sendMessageThreadPoolNums": NoEffect("4", _THREADS),
+    "sendThreadPoolQueueCapacity": NoEffect("10000", _WAITING),
+    "serverAsyncSemaphoreValue": NoEffect("64", _CALLS),
+    "serverCallbackExecutorThreads": NoEffect("0", _THREADS),
+    "serverOnewaySemaphoreValue": NoEffect("256", _CALLS),
+    "serverPooledByteBufAllocatorEnable": NoEffect("true", _MEMORY),
+    "serverSelectorThreads": NoEffect("3", _THREADS),
+    "serverSocketBacklog": NoEffect("1024", "the listening queue has a fixed length of 1024"),
+    "serverSocketRcvBufSize": NoEffect("0", _BUFFERS),
+    "serverSocketSndBufSize": NoEffect("0", _BUFFERS),
+    "serverWorkerThreads": NoEffect("8", _THREADS),
+    "slaveTimeout": NoEffect("3000", _HA),
+    "storePathDLedgerCommitLog": NoEffect("", _DLEDGER),
+    "storeReplyMessageEnable": NoEffect("true", _REPLY),
+    "tls.client.authServer": NoEffect("false", _CLIENT_TLS),
+    "tls.client.certPath": NoEffect("", _CLIENT_TLS),
+    "tls.client.keyPassword": NoEffect("", _CLIENT_TLS),
+    "tls.client.keyPath": NoEffect("", _CLIENT_TLS),
+    "tls.client.trustCertPath": NoEffect("", _CLIENT_TLS),
+    "tls.config.file": NoEffect("", "give the tls.* keys in the settings file itself"),
+    "tls.enable": NoEffect(
+        "false", "name servers are dialled with TLS in tls.server.mode enforcing"
+    ),
+    "tls.server.authClient": NoEffect(
+        "false", "a client's certificate is always checked against tls.server.trustCertPath"
+    ),
+    "tls.test.mode.enable": NoEffect("true", "a certificate is never made up; give your own"),
+    "transactionCheckInterval": NoEffect("60000", _TRANSACTIONS),
+    "transactionCheckMax": NoEffect("15", _TRANSACTIONS),
+    "transactionTimeOut": NoEffect("6000", _TRANSACTIONS),
+    "transferMsgByHeap": NoEffect("true", "answers are views of the log's pages, never copies"),
+    "transientStorePoolEnable": NoEffect("false", _POOL),
+    "transientStorePoolSize": NoEffect("5", _POOL),
+    "useEpollNativeSelector": NoEffect("false", "the event loop uses epoll on Linux anyway"),
+    "useReentrantLockWhenPutMessage": NoEffect("true", _LOCK),
+    "useTLS": NoEffect("false", "TLS follows tls.server.mode"),
+    "waitTimeMillsInHeartbeatQueue": NoEffect("31000", _QUEUE_TIME),
+    "waitTimeMillsInPullQueue": NoEffect("5000", _QUEUE_TIME),
+    "waitTimeMillsInTransactionQueue": NoEffect("3000", _QUEUE_TIME),
+    "warmMapedFileEnable": NoEffect("false", _MAPPING),
+    "writeBufferHighWaterMark": NoEffect("0", _OUTPUT),
+    "writeBufferLowWaterMark": NoEffect("0", _OUTPUT),
+}

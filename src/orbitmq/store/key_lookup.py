@@ -1,0 +1,36 @@
+"""Finding messages by their key: in the index's files, and in what waits to be filed.
+
+In: a key and the store times between which to look. Out: a function for a thread.
+Rule: what waits is frozen on the loop; filed meanwhile it is found twice, and given once.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from orbitmq.store.key_index import KeyIndex, find_waiting
+
+
+class KeyQuery(NamedTuple):
+    """Which messages to look for: topic and key, and the store times between which they lie."""
+
+    topic: str
+    key: str
+    begin_ms: int
+    end_ms: int
+    count_max: int
+
+
+def prepare_lookup(
+    index: KeyIndex, query: KeyQuery, visible_offset: int
+) -> Callable[[], list[int]]:
+    """Give the function that finds log offsets below `visible_offset`, newest first."""
+    index.drain_some()
+    waiting, times = index.waiting(), (query.begin_ms, query.end_ms)
+
+    def find() -> list[int]:
+        found = find_waiting(waiting, query.topic, query.key, times)
+        found += index.lookup(*query)
+        unique = dict.fromkeys(found)
+        return [at for at in unique if at < visible_offset][: query.count_max]
+
+    return find

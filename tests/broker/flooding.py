@@ -1,0 +1,121 @@
+"""A flood: many connections that send without waiting for answers, and keep account of them.
+
+In: an address, a topic, a duration. Out: which queue offsets were acknowledged, how many sends were
+refused, with which remarks. It reads answers as fast as they come, so only the broker is slow.
+"""
+
+import asyncio
+import re
+from array import array
+from typing import cast
+
+from orbitmq.wire.command import encode_command
+from tests.behaviour.requests import send_request
+
+CHUNK_COUNT = 400
+"""Messages of one write."""
+
+_STORED = re.compile(rb'"queueOffset":"(\d+)"')
+_REFUSED = re.compile(rb'"code":2,[^\x00]*?"remark":"([^"]*)"')
+_FAILED = re.compile(rb'"code":(?!0,|2,)\d+')
+
+
+class Account:
+    """What a flood was told."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.stored = array("q")
+        self.refused: dict[str, int] = {}
+        self.failed: set[bytes] = set()
+        self.lost = 0
+        """Connections that the broker ended."""
+
+    @property
+    def refused_count(self) -> int:
+        return sum(self.refused.values())
+
+    @property
+    def answered(self) -> int:
+        return len(self.stored) + self.refused_count
+
+    def take(self, answers: bytes) -> None:
+        """Count whole answers."""
+        self.stored.extend(map(int, _STORED.findall(answers)))
+        for remark in _REFUSED.findall(answers):
+            cause = re.sub(r"\d+", "#", remark.decode())
+            self.refused[cause] = self.refused.get(cause, 0) + 1
+        self.failed.update(_FAILED.findall(answers))
+
+
+class Sender(asyncio.Protocol):
+    """One connection of a flood."""
+
+    _transport: asyncio.Transport
+
+    def __init__(self, account: Account, chunk: bytes) -> None:
+        self._account = account
+        self._chunk = chunk
+        self._held = bytearray()
+        self._is_free = True
+        self._is_going = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop has its own kind
+        self._transport.set_write_buffer_limits(high=len(self._chunk))
+        self._send()
+
+    def _send(self) -> None:
+        if self._is_free and self._is_going:
+            self._transport.write(self._chunk)
+            self._account.sent += CHUNK_COUNT
+            asyncio.get_running_loop().call_soon(self._send)
+
+    def pause_writing(self) -> None:
+        self._is_free = False
+
+    def resume_writing(self) -> None:
+        self._is_free = True
+        self._send()
+
+    def data_received(self, data: bytes) -> None:
+        held = self._held
+        held += data
+        end = 0
+        while len(held) - end >= 4:
+            size = 4 + int.from_bytes(held[end : end + 4], "big")
+            if end + size > len(held):
+                break
+            end += size
+        self._account.take(bytes(held[:end]))
+        del held[:end]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._account.lost += self._is_going
+
+    def stop_sending(self) -> None:
+        self._is_going = False
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+async def flood(address: str, topic: str, connections: int, duration_s: float) -> Account:
+    """Send for so long, then wait until every send was answered."""
+    host, _, port = address.rpartition(":")
+    account = Account()
+    chunk = encode_command(send_request(topic, bytes(100))) * CHUNK_COUNT
+    loop = asyncio.get_running_loop()
+    senders = []
+    for _ in range(connections):
+        _, sender = await loop.create_connection(lambda: Sender(account, chunk), host, int(port))
+        senders.append(sender)
+    await asyncio.sleep(duration_s)
+    for sender in senders:
+        sender.stop_sending()
+    async with asyncio.timeout(60):
+        while account.answered < account.sent and not account.lost and not account.failed:
+            await asyncio.sleep(0.05)
+    for sender in senders:
+        sender.close()
+    return account

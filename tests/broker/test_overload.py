@@ -1,0 +1,380 @@
+"""Overload: refused sends say why, accepted ones are kept, everything else goes on, and it ends."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from orbitmq.broker.context import Context
+from orbitmq.broker.overload import Overload
+from orbitmq.config import BrokerSettings
+from orbitmq.metrics import Registry
+from orbitmq.net.turn import Turn
+from orbitmq.store.refusals import RefusalKind
+from orbitmq.wire.batch import BatchMessage, encode_batch
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command, encode_command
+from orbitmq.wire.frame import BINARY
+from orbitmq.wire.record import scan_records
+from orbitmq.world import memory
+from orbitmq.world.machine import memory_bytes
+from orbitmq.world.net import run
+from tests.behaviour.requests import heartbeat_body, pull_request, send_request
+from tests.broker.flooding import Account, flood
+from tests.broker.running import running
+from tests.foreign.judged import up_command
+from tests.foreign.running import Program, started
+from tests.namesrv.registering import HandClock
+from tests.net.running import Client, connected, until
+from tests.store.opened import open_store
+from tests.wire_client import WireClient
+
+SETTINGS = BrokerSettings(listen_port=0, mapped_file_size_commit_log=1 << 20)
+FLOOD_S = 60.0 if os.environ.get("ORBITMQ_TORTURE") == "long" else 4.0
+
+FLOOD_CONNECTIONS = 32
+MIB = 1 << 20
+
+
+# --- the loop, by a clock that a test moves ---
+
+
+class Watched:
+    """An Overload on a real store, with a clock of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = open_store(folder)
+        self.clock = HandClock()
+        self.turn = Turn(asyncio.get_running_loop())
+        self.settings = SETTINGS
+        self.overload = Overload(
+            self.store, self.turn, self.clock, lambda: self.settings, Registry()
+        )
+
+    def read_after(self, passed_s: float) -> RefusalKind | None:
+        """Let time pass, then read something; give what stands in the way of sends."""
+        self.clock.now_s += passed_s
+        self.overload.note_read()
+        return self.kind()
+
+    def kind(self) -> RefusalKind | None:
+        """Give what stands in the way of sends."""
+        return self.store.refusal_kind
+
+
+def test_a_turn_longer_than_the_limit_is_behind_until_it_ends(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        site = Watched(tmp_path)
+        assert site.read_after(5.0) is None, "an idle loop is not behind"
+        assert site.read_after(0.19) is None
+        assert site.read_after(0.0415) is RefusalKind.BUSY
+        assert site.store.tail.refusal.startswith(
+            "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue:"
+            " 231ms, size of queue: 0"
+        )
+        assert "limit 200 ms (waitTimeMillsInSendQueue)" in site.store.tail.refusal
+        await asyncio.sleep(0)  # the turn asked for its end by itself
+        assert site.kind() is None
+        assert site.read_after(10.0) is None
+        site.store.close()
+
+    run(scenario())
+
+
+def test_the_limit_in_force_counts(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        site = Watched(tmp_path)
+        site.settings = msgspec.structs.replace(SETTINGS, wait_time_mills_in_send_queue=1_000)
+        site.read_after(0.0)
+        assert site.read_after(0.9) is None
+        assert site.read_after(0.2) is RefusalKind.BUSY
+        site.store.close()
+
+    run(scenario())
+
+
+def test_memory_above_its_limit_refuses_until_a_look_finds_it_below(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        site = Watched(tmp_path)
+        await site.overload.look()
+        assert site.kind() is None
+        site.settings = msgspec.structs.replace(SETTINGS, memory_bytes_max=MIB)
+        await site.overload.look()
+        assert site.kind() is RefusalKind.BUSY
+        assert site.store.tail.refusal.startswith(
+            "[OVERLOAD]system busy, start flow control for a while: the broker uses "
+        )
+        assert "limit 1 MiB (memoryBytesMax)" in site.store.tail.refusal
+        site.read_after(0.0)
+        site.read_after(0.3)
+        await asyncio.sleep(0)
+        assert site.kind() is RefusalKind.BUSY, "the end of a turn frees no memory"
+        site.settings = SETTINGS
+        await site.overload.look()
+        assert site.kind() is None
+        site.store.close()
+
+    run(scenario())
+
+
+def test_a_graver_reason_is_told_first(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        site = Watched(tmp_path)
+        site.store.note_busy("busy")
+        site.store._refusals.note_disk("the disk is full")
+        assert (site.kind(), site.store.tail.refusal) == (
+            RefusalKind.DISK,
+            "the disk is full",
+        )
+        site.store._refusals.note_disk("")
+        assert site.store.tail.refusal == "busy"
+        site.store.note_busy("")
+        site.store.close()
+
+    run(scenario())
+
+
+# --- memory as the system tells it ---
+
+
+def test_own_memory_counts_what_is_ours_and_not_mapped_files(tmp_path: Path) -> None:
+    before = memory.own_bytes()
+    ours = bytearray(os.urandom(1)) * (64 * MIB)
+    assert 60 * MIB < memory.own_bytes() - before < 100 * MIB
+    del ours
+    memory.give_back()
+    assert memory.own_bytes() - before < 30 * MIB
+
+
+@pytest.mark.parametrize(
+    ("group", "file", "text", "expected"),
+    [
+        ("0::/a/b", "a/b/memory.max", "1048576", MIB),
+        ("0::/a/b", "a/memory.max", "1048576", MIB),
+        ("0::/", "memory.max", "1048576", MIB),
+        ("0::/a", "a/memory.max", "max", None),
+        ("4:cpu,memory:/a", "memory/a/memory.limit_in_bytes", "1048576", MIB),
+        ("4:cpu:/a", "cpu/a/memory.max", "1048576", None),
+    ],
+)
+def test_the_limit_of_a_container_counts(
+    tmp_path: Path, group: str, file: str, text: str, expected: int | None
+) -> None:
+    (tmp_path / "cgroup").write_text(f"{group}\n")
+    path = tmp_path / "groups" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(f"{text}\n")
+    found = memory.allowed_bytes(tmp_path / "cgroup", tmp_path / "groups")
+    assert found == (expected or memory_bytes())
+
+
+# --- a broker that is busy ---
+
+
+class StepClock:
+    """A clock that moves by 150 ms each time it is asked."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic_s(self) -> float:
+        self.now_s += 0.15
+        return self.now_s
+
+
+async def answers(client: Client, *requests: Command) -> dict[int, Command]:
+    """Send requests in one piece; give the answers by the places of their requests."""
+    for place, request in enumerate(requests):
+        request.opaque = place
+    client.write(b"".join(map(encode_command, requests)))
+    wanted = [request for request in requests if not request.is_oneway]
+    found: dict[int, Command] = {}
+    while len(found) < len(wanted):
+        answer = await client.answer()
+        if answer.is_response:  # else the broker tells us that we joined a group
+            found[answer.opaque] = answer
+    return found
+
+
+def test_sends_that_come_late_in_a_long_turn_are_refused_and_all_else_is_answered(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        turn = Turn(asyncio.get_running_loop())
+        async with running(tmp_path, turn, SETTINGS) as site:
+            assert (await site.call(send_request("T", b"first"))).code == 0
+            context: Context = site.broker._context
+            context.overload._now_s = StepClock().monotonic_s
+            port = int(site.broker.address.rpartition(":")[2])
+            heartbeat = Command(RequestCode.HEART_BEAT, body=heartbeat_body("client", "G", "T"))
+            async with connected(port) as client:
+                found = await answers(
+                    client,
+                    heartbeat,
+                    Command(RequestCode.GET_MAX_OFFSET, fields={"topic": "T", "queueId": "0"}),
+                    send_request("T", b"late"),
+                    send_request("T", b"late and one-way", flag=2),
+                    pull_request("T", "G", 0),
+                    send_request("T", b"late, too", serialization=BINARY),
+                )
+                assert [found[place].code for place in (0, 1, 2, 4, 5)] == [0, 0, 2, 0, 2]
+                for place in (2, 5):
+                    remark = found[place].remark or ""
+                    assert remark.startswith("[TIMEOUT_CLEAN_QUEUE]broker busy")
+                assert found[2].fields == {}, (
+                    "as the original's, which is refused before its handler"
+                )
+                assert [one.body for one in scan_records(found[4].body)] == [b"first"]
+                again = await answers(client, send_request("T", b"next turn"))
+                assert (again[0].code, again[0].fields["queueOffset"]) == (0, "1")
+            refused = context.overload._refused
+            assert refused.value("loop") == 3
+
+    run(scenario())
+
+
+def busy_requests() -> dict[str, Command]:
+    batch = encode_batch([BatchMessage(b"one", b"", 0), BatchMessage(b"two", b"", 0)])
+    old_names = {
+        "producerGroup": "PG",
+        "topic": "T",
+        "defaultTopic": "TBW102",
+        "defaultTopicQueueNums": "4",
+        "queueId": "0",
+        "sysFlag": "0",
+        "bornTimestamp": "1",
+        "flag": "0",
+        "properties": "",
+    }
+    batched = send_request("T", batch, m="true")
+    return {
+        "310": send_request("T"),
+        "10": Command(RequestCode.SEND_MESSAGE, fields=old_names),
+        "320": Command(RequestCode.SEND_BATCH_MESSAGE, fields=batched.fields, body=batch),
+        "310-binary": send_request("T", serialization=BINARY),
+        "310-unknown-topic": send_request("NOT_THERE"),
+    }
+
+
+@pytest.mark.parametrize("kind", busy_requests())
+def test_every_kind_of_send_is_refused_while_memory_is_short(tmp_path: Path, kind: str) -> None:
+    async def scenario() -> None:
+        turn = Turn(asyncio.get_running_loop())
+        async with running(tmp_path, turn, SETTINGS) as site:
+            assert (await site.call(send_request("T"))).code == 0
+            context = site.broker._context
+            context.settings = msgspec.structs.replace(context.settings, memory_bytes_max=1)
+            await until(lambda: context.store.refusal_kind is RefusalKind.BUSY)
+            answer = await site.call(busy_requests()[kind])
+            assert answer.code == ResponseCode.SYSTEM_BUSY
+            assert (answer.remark or "").startswith("[OVERLOAD]system busy")
+            assert "(memoryBytesMax)" in (answer.remark or "")
+            pulled = await site.call(pull_request("T", "G", 0))
+            assert pulled.code == 0
+            context.settings = msgspec.structs.replace(context.settings, memory_bytes_max=0)
+            await until(lambda: context.store.refusal_kind is None)
+            assert (await site.call(send_request("T"))).fields["queueOffset"] == "1"
+
+    run(scenario())
+
+
+# --- a flood on a broker of its own ---
+
+
+def own_mib(pid: int) -> int:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.partition("RssAnon:")[2].split()[0]) // 1024
+
+
+class Bystander:
+    """Pulls and sends heartbeats while a flood goes on, and looks at the broker's memory."""
+
+    def __init__(self, program: Program, topic: str) -> None:
+        self._pid = program._process.pid
+        self._client = WireClient(program.ready["broker"])
+        self._topic = topic
+        self._ended = threading.Event()
+        self.codes: set[int] = set()
+        self.rounds = 0
+        self.peak_mib = 0
+
+    def run(self) -> None:
+        while not self._ended.wait(0.05):
+            heartbeat = heartbeat_body("bystander", "G", self._topic)
+            self.codes.add(self._client.ask(RequestCode.HEART_BEAT, heartbeat).code)
+            self.codes.add(self._client.call(pull_request(self._topic, "G", 0)).code)
+            self.rounds += 1
+            self.peak_mib = max(self.peak_mib, own_mib(self._pid))
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        thread = threading.Thread(target=self.run)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            thread.join()
+            self._client.close()
+
+
+def read_all(client: WireClient, topic: str, count: int) -> int:
+    """Pull the whole queue; give how many messages it has."""
+    offset = 0
+    while offset < count:
+        answer = client.call(pull_request(topic, "G", offset))
+        assert answer.code == 0, (offset, answer.remark)
+        offset = int(answer.fields["nextBeginOffset"])
+    return offset
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(90 + 6 * FLOOD_S)
+def test_a_flood_is_refused_with_its_cause_and_nothing_accepted_is_lost(tmp_path: Path) -> None:
+    options = ("-D", "waitTimeMillsInSendQueue=20")
+    with (
+        started(up_command(tmp_path, *options)) as program,
+        WireClient(program.ready["broker"]) as client,
+    ):
+        assert client.call(send_request("T")).code == 0
+        before_mib = own_mib(program._process.pid)
+        bystander = Bystander(program, "T")
+        with bystander.at_work():
+            account = run_flood(program.ready["broker"])
+        again = client.call(send_request("T"), 5.0)
+        assert again.code == 0, "normal within 5 s"
+        count = int(again.fields["queueOffset"]) + 1
+        assert read_all(client, "T", count) == count
+    stored, refused = len(account.stored), account.refused_count
+    print(
+        f"overload {FLOOD_S:g} s: sent {account.sent}, stored {stored}, refused {refused},"
+        f" memory {before_mib} to {bystander.peak_mib} MiB, {bystander.rounds} rounds beside"
+    )
+    assert (account.failed, account.lost, account.answered) == (set(), 0, account.sent)
+    assert sorted(account.stored) == list(range(1, stored + 1))
+    assert count == stored + 2
+    assert stored > 0
+    assert refused > 0
+    assert all(
+        cause.startswith("[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while")
+        and "waitTimeMillsInSendQueue" in cause
+        for cause in account.refused
+    ), account.refused
+    assert bystander.codes == {0}
+    assert bystander.rounds > 5
+    assert bystander.peak_mib < before_mib + 256
+
+
+def run_flood(address: str) -> Account:
+    found: list[Account] = []
+
+    async def scenario() -> None:
+        found.append(await flood(address, "T", FLOOD_CONNECTIONS, FLOOD_S))
+
+    run(scenario())
+    return found[0]

@@ -1,0 +1,76 @@
+"""One poll reads a bounded piece of each connection, however much a peer has sent."""
+
+import asyncio
+import socket
+from collections import Counter
+
+from orbitmq.net.connection import Connection, cut_next
+from orbitmq.wire.command import Command, encode_command
+from orbitmq.wire.frame import Frame
+from tests.net.running import HOST, PATIENCE_S, Run, connected, serving, until
+
+BIG = encode_command(Command(10, flag=2, body=bytes(20_000))) * 500
+"""10 MB of one-way requests."""
+
+
+class Ticks:
+    """Counts the turns of the loop while it is running."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self._loop = asyncio.get_running_loop()
+        self._handle = self._loop.call_soon(self._tick)
+
+    def _tick(self) -> None:
+        self.now += 1
+        self._handle = self._loop.call_soon(self._tick)
+
+    def stop(self) -> None:
+        self._handle.cancel()
+
+
+def test_a_peer_that_sends_much_is_read_once_in_a_turn_of_the_loop(run: Run) -> None:
+    async def scenario() -> None:
+        ticks = Ticks()
+        reads: Counter[int] = Counter()
+        size = 0
+
+        def read_frames(
+            connection: Connection, data: bytes, position: int
+        ) -> tuple[int, Frame | None]:
+            nonlocal size
+            reads[ticks.now] += not position
+            end, frame = cut_next(connection, data, position)
+            size += end - position
+            return end, frame
+
+        async with serving(read_frames=read_frames) as site:
+            with socket.create_connection((HOST, site.port), timeout=PATIENCE_S) as peer:
+                for _ in range(4):  # the system's buffers grow with what flows
+                    await asyncio.to_thread(peer.sendall, BIG)
+                await until(lambda: size == 4 * len(BIG))
+            ticks.stop()
+        assert max(reads.values()) == 1
+
+    run(scenario())
+
+
+def test_everything_that_was_sent_is_handled_in_the_end(run: Run) -> None:
+    async def scenario() -> None:
+        count = 0
+
+        def count_frames(
+            connection: Connection, data: bytes, position: int
+        ) -> tuple[int, Frame | None]:
+            nonlocal count
+            position, frame = cut_next(connection, data, position)
+            count += frame is not None
+            return position, frame
+
+        async with serving(read_frames=count_frames) as site, connected(site.port) as client:
+            client.write(BIG)
+            async with asyncio.timeout(PATIENCE_S):
+                await client.writer.drain()
+            await until(lambda: count == 500)
+
+    run(scenario())
