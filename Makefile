@@ -3,8 +3,10 @@
 #   make test    everything that must pass, `make check` included
 #   make check   format, lint, types, layers
 #   make bench   CPU per message beside a bare loop and, with Maven, beside the original
+#   make compat  programs with unmodified clients, on ours and on an original 4.9.7 (part of `make test`)
 #   make fuzz    the long form of the fuzz programme (CI runs a short one inside `make test`)
-#   make torture  the long forms of the store's programmes: model, crash states, damage (hours)
+#   make torture  the long forms of the programmes: model, crash states, damage, cuts, full disks (hours)
+#   make kills   a broker under load is killed KILLS times (2500: hours), and every promise checked
 #   make exchange  a store folder changes hands with the original broker, 20 rounds with kills
 #   make lock    pin the newest versions that pyproject.toml allows
 PYTHON ?= python3
@@ -14,8 +16,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 DATA ?= data
 FUZZ_EXAMPLES ?= 200000
 EXCHANGE_ROUNDS ?= 20
+KILLS ?= 2500
 
-.PHONY: setup run test check format bench demo fuzz torture exchange docs lock clean
+.PHONY: setup run test check format bench compat demo fuzz torture kills exchange docs lock clean
 .DEFAULT_GOAL := run
 
 $(BIN)/python:
@@ -53,11 +56,18 @@ format: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
 
+compat: $(VENV)/.dev
+	$(BIN)/python -m pytest -m compat tests/foreign
+
 fuzz: $(VENV)/.dev
 	ORBITMQ_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest tests/fuzz --timeout 3600
 
 torture: $(VENV)/.dev
-	ORBITMQ_TORTURE=long $(BIN)/python -m pytest tests/store -m torture -s
+	ORBITMQ_TORTURE=long $(BIN)/python -m pytest tests/store tests/broker tests/reliability \
+	  -m torture -s
+
+kills: $(VENV)/.dev
+	ORBITMQ_KILLS=$(KILLS) $(BIN)/python -m pytest -s tests/reliability/test_kills.py -k many_kills
 
 exchange: $(VENV)/.dev
 	ORBITMQ_EXCHANGE_ROUNDS=$(EXCHANGE_ROUNDS) $(BIN)/python -m pytest -s \

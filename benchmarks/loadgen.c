@@ -9,6 +9,8 @@
  *        pull      code 11 of group benchmark_consumer, 32 messages from offset 0 up to MAX_OFFSET,
  *                  queues 0 to 3; a broker that checks groups must know the group
  *        echo      as send, but any frame counts as an answer
+ *        delay     as send, with delay level 2
+ *        sql       as pull, by what group benchmark_sql has subscribed to with a heartbeat
  *        xadd ping (Redis) and nats natspull (JetStream), for comparison with other systems
  * WINDOW is the number of requests in flight on each connection. With RATE (requests a second over
  * all connections) the load is open: latency counts from the moment a request was due.
@@ -33,6 +35,7 @@
 #include <sys/socket.h>
 
 #include "meter.h"
+#include "numbers.h"
 #include "peers.h"
 
 #define WARM_UP_NS 700000000ull
@@ -41,13 +44,16 @@
 #define EVENTS_MAX 256
 #define LIST_MAX 8
 #define FRAME_MAX ((size_t)8 << 20)
+#define PROPERTIES                                                                                 \
+    "UNIQ_KEY\\u00017F00000100002A139A550001E2400001\\u0002"                                       \
+    "WAIT\\u0001true\\u0002TAGS\\u0001TagA\\u0002"
 #define RECORD_MIN 88
 #define RECORD_V1 0xDAA320A7u
 #define RECORD_V2 0xDAA320ABu
 
-enum mode { SEND, BATCH, PULL, ECHO, XADD, NATS, NATSPULL, PING, MODES };
-static const char *const MODE_NAMES[MODES] = {"send", "batch", "pull",     "echo",
-                                              "xadd", "nats",  "natspull", "ping"};
+enum mode { SEND, BATCH, PULL, ECHO, DELAY, SQL, XADD, NATS, NATSPULL, PING, MODES };
+static const char *const MODE_NAMES[MODES] = {"send", "batch", "pull", "echo",     "delay",
+                                              "sql",  "xadd",  "nats", "natspull", "ping"};
 
 struct connection {
     int fd;
@@ -73,7 +79,7 @@ static int ports[LIST_MAX], port_count, pids[LIST_MAX], pid_count;
 
 /* The request, made once, and the places in it that change with every copy. */
 static uint8_t *request;
-static size_t request_size, opaque_at, key_at, queue_at;
+static size_t request_size, opaque_at, key_at, queue_at, born_at;
 static uint32_t opaque = 1000000000;
 static uint64_t keys_made, queue_turn;
 
@@ -82,6 +88,8 @@ static int epoll_fd;
 
 /* What was measured. `answers` begins anew after the warm-up, the other two do not. */
 static uint64_t answers, answers_in_all, messages_pulled;
+
+static int is_pull(void) { return mode == PULL || mode == SQL; }
 
 static void die(const char *why) {
     fprintf(stderr, "%s\n", why);
@@ -93,16 +101,6 @@ static void *allocate(size_t size) {
     if (!memory) die("out of memory");
     return memory;
 }
-
-static uint32_t read_u32(const uint8_t *p) {
-    return (uint32_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3];
-}
-
-static void write_u32(uint8_t *p, uint32_t value) {
-    p[0] = value >> 24, p[1] = value >> 16, p[2] = value >> 8, p[3] = value;
-}
-
-static void write_u16(uint8_t *p, uint32_t value) { p[0] = value >> 8, p[1] = value; }
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
@@ -139,6 +137,7 @@ static void make_send(int code, const char *properties, const uint8_t *body, siz
     request_size = write_frame(request, code, fields, opaque, body, size);
     opaque_at = find("\"opaque\":");
     queue_at = find("\"e\":\"");
+    born_at = find("\"g\":\"");
 }
 
 /* Fills `body` with the inner messages of a batch and gives its size. */
@@ -169,11 +168,10 @@ static void make_request(void) {
     switch (mode) {
     case SEND:
     case ECHO:
+    case DELAY:
         memset(body, 'x', body_size);
-        make_send(310,
-                  "UNIQ_KEY\\u00017F00000100002A139A550001E2400001\\u0002"
-                  "WAIT\\u0001true\\u0002TAGS\\u0001TagA\\u0002",
-                  body, body_size);
+        make_send(310, mode == DELAY ? PROPERTIES "DELAY\\u00012\\u0002" : PROPERTIES, body,
+                  body_size);
         key_at = find("UNIQ_KEY\\u0001") + 20;
         break;
     case BATCH:
@@ -199,23 +197,26 @@ static void make_request(void) {
 
 static size_t write_pull(uint8_t *frame, struct connection *c) {
     char fields[512];
+    int is_sql = mode == SQL;
     snprintf(fields, sizeof fields,
-             "\"consumerGroup\":\"benchmark_consumer\",\"topic\":\"%s\",\"queueId\":\"%d\","
-             "\"queueOffset\":\"%ld\",\"maxMsgNums\":\"%d\",\"sysFlag\":\"6\","
-             "\"commitOffset\":\"0\",\"suspendTimeoutMillis\":\"15000\",\"subscription\":\"*\","
-             "\"subVersion\":\"1700000000000\",\"expressionType\":\"TAG\"",
-             topic, c->queue_id, (long)c->offset, PULL_COUNT);
+             "\"consumerGroup\":\"%s\",\"topic\":\"%s\",\"queueId\":\"%d\","
+             "\"queueOffset\":\"%ld\",\"maxMsgNums\":\"%d\",\"sysFlag\":\"%d\","
+             "\"commitOffset\":\"0\",\"suspendTimeoutMillis\":\"15000\",%s"
+             "\"subVersion\":\"1700000000000\",\"expressionType\":\"%s\"",
+             is_sql ? "benchmark_sql" : "benchmark_consumer", topic, c->queue_id, (long)c->offset,
+             PULL_COUNT, is_sql ? 2 : 6, is_sql ? "" : "\"subscription\":\"*\",",
+             is_sql ? "SQL92" : "TAG");
     c->offset += PULL_COUNT;
     if (c->offset + PULL_COUNT > max_offset) c->offset = 0;
     return write_frame(frame, 11, fields, ++opaque, NULL, 0);
 }
 
-/* Gives a copied request its own opaque, key, queue or inbox. */
+/* Gives a copied request its own opaque, born time, key, queue or inbox. */
 static void personalise(uint8_t *copy, struct connection *c) {
     if (mode == NATS || mode == NATSPULL) nats_set_inbox(copy, c->number);
     if (mode >= XADD) return;
-    uint32_t id = ++opaque;
-    for (int i = 9; i >= 0; i--, id /= 10) copy[opaque_at + i] = '0' + id % 10;
+    write_digits(copy + opaque_at, 10, ++opaque);
+    write_digits(copy + born_at, 13, wall_ms());
     copy[queue_at] = '0' + queue_turn++ % QUEUES;
     if (mode == BATCH) return;
     uint64_t key = ++keys_made;
@@ -229,7 +230,7 @@ static void ask(struct connection *c, uint64_t due_ns) {
         if (!c->out) die("out of memory");
     }
     uint8_t *copy = c->out + c->out_size;
-    if (mode == PULL) {
+    if (is_pull()) {
         c->out_size += write_pull(copy, c);
     } else {
         memcpy(copy, request, request_size);
@@ -312,7 +313,7 @@ static int is_good(const uint8_t *frame, uint32_t length) {
     if (!code) return 0;
     for (code += 7; *code == ' ';) code++;
     if (code[0] != '0' || (code[1] != ',' && code[1] != '}')) return 0;
-    if (mode != PULL) return 1;
+    if (!is_pull()) return 1;
     int count = count_records(frame + 8 + header_size, frame + 4 + length);
     messages_pulled += count;
     return count > 0;
@@ -328,7 +329,8 @@ static size_t take_frame(struct connection *c, size_t at) {
         if (!c->in) die("out of memory");
     }
     if (c->in_size - at < size) return 0;
-    if (mode != ECHO && !is_good(c->in + at, length)) refuse(c->in + at + 4, length);
+    if (mode != ECHO && !is_good(c->in + at, length))
+        refuse(c->in + at + 8, length < 4 ? 0 : length - 4);
     return size;
 }
 
@@ -408,7 +410,7 @@ static int await_events(struct epoll_event *events, double next_ns) {
 
 static double messages_per_answer(void) {
     if (mode == BATCH) return batch_count;
-    if (mode == PULL) return (double)messages_pulled / (answers_in_all ? answers_in_all : 1);
+    if (is_pull()) return (double)messages_pulled / (answers_in_all ? answers_in_all : 1);
     return mode == NATSPULL ? PULL_COUNT : 1;
 }
 
@@ -475,7 +477,7 @@ static void read_arguments(int count, char **words) {
     if (count > 9 && atoll(words[9])) max_offset = atoll(words[9]);
     if (count > 10) rate = atof(words[10]);
     if (count > 11) snprintf(topic, sizeof topic, "%s", words[11]);
-    if (mode == MODES) die("MODE: send batch pull echo xadd nats natspull ping");
+    if (mode == MODES) die("MODE: see the head of loadgen.c");
     if (port_count < 1 || connection_count < 1 || window < 1 || seconds <= 0)
         die("PORT, CONNECTIONS, WINDOW and SECONDS must be more than 0");
     if (body_size < 0 || (size_t)body_size > FRAME_MAX - 4096) die("BODY_BYTES: 0 to 8384512");

@@ -19,12 +19,14 @@ from benchmarks.machine import pin
 from benchmarks.servers import Server
 
 HERE = Path(__file__).parent
-SOURCES = tuple(HERE / name for name in ("loadgen.c", "meter.h", "peers.h"))
+SOURCES = tuple(HERE / name for name in ("loadgen.c", "meter.h", "numbers.h", "peers.h"))
 PROGRAM = HERE / "build" / "loadgen"
 BUILD_LIMIT_S = 120
 WARM_UP_S = 0.7
 QUEUE_COUNT = 4
 PULL_COUNT = 32
+BATCH_COUNT = 32
+DELAY_TOPIC, SQL_TOPIC = "BenchmarkDelay", "BenchmarkSql"
 PULL_OFFSET_MAX = 10_000
 """Pulls turn round in the first messages of a queue: the measure is the broker, not the disk."""
 
@@ -40,27 +42,57 @@ class Load:
     mode: str
     connections: int
     window: int
-    body_size: int
+    body_size: int = 1024
+    is_sync: bool = False
+    """Answered when the disk has it; only servers that were started so are asked."""
+    aim: float | None = None
+    """The share of the original's CPU per message that it may cost. Such loads get whole runs, and
+    the bare loop runs beside them."""
 
     @property
     def name(self) -> str:
         size = "1 KB" if self.body_size == 1024 else f"{self.body_size} B"
-        count = f" of {PULL_COUNT}" if self.mode == "pull" else ""
-        return f"{self.mode}{count}, {self.connections} x {self.window}, {size}"
+        sync = ", SYNC_FLUSH" if self.is_sync else ""
+        return f"{_NAMES[self.mode]}, {self.connections} x {self.window}, {size}{sync}"
+
+    @property
+    def is_pull(self) -> bool:
+        """Whether it only reads."""
+        return self.mode in ("pull", "sql")
+
+    @property
+    def topic(self) -> str:
+        """The topic it is about. Delayed messages and filtered ones have one of their own."""
+        return {"delay": DELAY_TOPIC, "sql": SQL_TOPIC}.get(self.mode, "BenchmarkTest")
 
 
-FIRST = Load("send", 4, 64, 1024)
-PULL = Load("pull", 4, 4, 1024)
+_NAMES = {
+    "send": "send",
+    "batch": f"batch of {BATCH_COUNT}",
+    "pull": f"pull of {PULL_COUNT}",
+    "sql": f"SQL pull of {PULL_COUNT}",
+    "delay": "delayed send",
+}
+FIRST = Load("send", 4, 64, aim=0.4)
+ONE_EACH = Load("send", 64, 1, aim=0.5)
+PULL = Load("pull", 4, 4, aim=0.6)
+SQL = Load("sql", 4, 4)
 LOADS = (
     FIRST,
     PULL,
-    Load("pull", 4, 1, 1024),
-    Load("send", 1, 64, 1024),
-    Load("send", 16, 1, 1024),
+    *(Load("pull", connections, 1) for connections in (1, 16, 64)),
+    SQL,
+    ONE_EACH,
+    Load("send", 1, 64),
+    Load("send", 1, 1),
+    Load("send", 16, 1),
     Load("send", 4, 64, 100),
+    Load("batch", 4, 4),
 )
 """Pulls come early: later their messages are old, and how old ones are read is another measure."""
-QUICK_LOADS = (FIRST, PULL, Load("send", 16, 1, 1024))
+AIMED_LOADS = (FIRST, PULL, ONE_EACH)
+SYNC_LOADS = (Load("send", 4, 64, is_sync=True), Load("send", 64, 1, is_sync=True))
+QUICK_LOADS = (FIRST, PULL, SQL, Load("send", 16, 1), Load("batch", 4, 4))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +155,8 @@ class Generator:
         """Put `load` on `server`. Pulls read the queue offsets below `pull_end`."""
         command = [str(self.program), str(server.port), load.mode]
         command += [str(load.connections), str(load.window), str(self.seconds)]
-        command += [str(load.body_size), "1", ",".join(map(str, server.pids)), str(pull_end)]
+        command += [str(load.body_size), str(BATCH_COUNT), ",".join(map(str, server.pids))]
+        command += [str(pull_end), "0", load.topic]
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:

@@ -1,4 +1,4 @@
-"""The machine under the benchmark: which cores to use, who else uses them, memory of a process.
+"""The machine under the benchmark: which cores to use, who else uses them, CPU and memory.
 
 In: /proc and the scheduler. Out: core numbers, used cores, MB. Rule: a run that others disturbed is
 still shown, but it says so; nobody may take its figures for clean ones.
@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 SAMPLE_S = 0.25
+TOUCHED_BYTES_PER_S = 1 << 30
+"""More than any server writes in a second of a run."""
 TOUCHED_BYTES_MAX = 4 << 30
-"""More than any server writes in one run."""
 
 QUIET_CORES = 0.2
 """Others may use this much of a core in a run that counts as quiet."""
@@ -48,14 +49,15 @@ def await_quiet(limit_s: float) -> float:
     return used
 
 
-def touch_free_memory() -> None:
-    """Use and give back some free memory, in a process of its own.
+def touch_free_memory(run_s: float = 4.0) -> None:
+    """Use and give back as much free memory as a run of `run_s` needs, in a process of its own.
 
     In a virtual machine a page that was never used, or was given back, must first come from the
     host; that can cost more than all a broker does for a message. Afterwards the files that a run
     writes find pages that are there. Every server gets this before every run.
     """
-    size = min(TOUCHED_BYTES_MAX, _available_bytes() // 3)
+    wanted = min(TOUCHED_BYTES_MAX, int(TOUCHED_BYTES_PER_S * run_s))
+    size = min(wanted, _available_bytes() // 3)
     program = (
         "import mmap; mmap.mmap(-1, %d, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS"
         " | mmap.MAP_POPULATE)"
@@ -76,6 +78,13 @@ def resident_mb(pid: int) -> float:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024 / 1e6
     raise ProcessLookupError(f"process {pid} has no VmRSS; it has ended")
+
+
+def cpu_s(pid: int) -> float:
+    """User and system time that a process has used, all its threads, in steps of a tick."""
+    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    user, system = text.rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _busy_s() -> float:

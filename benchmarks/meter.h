@@ -13,6 +13,12 @@ static uint64_t now_ns(void) {
     return t.tv_sec * 1000000000ull + t.tv_nsec;
 }
 
+static uint64_t wall_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME_COARSE, &t);
+    return t.tv_sec * 1000ull + t.tv_nsec / 1000000;
+}
+
 #define BUCKETS 64 /* for each power of two of nanoseconds */
 static uint64_t histogram[64 * BUCKETS];
 

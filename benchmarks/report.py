@@ -1,18 +1,20 @@
 """What the benchmark found, as a table to read and as JSON to keep.
 
 In: figures of the core, of the store, of the start, and of every load on every server. Out: text,
-or a value for `json.dump`. Rule: ratios are of CPU per message within this run; figures of
-different runs or machines are not comparable.
+or a value for `json.dump`; the tables of the page are made by page.py. Rule: ratios are of CPU per
+message within this run; figures of different runs or machines are not comparable.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
+from benchmarks.delays import Delivery
+from benchmarks.idle import Idle
 from benchmarks.in_process import CoreFigures
 from benchmarks.loads import Figures
 from benchmarks.machine import QUIET_CORES
 from benchmarks.many_queues import Cost
-from benchmarks.servers import BARE, ORIGINAL
+from benchmarks.servers import BARE, ORIGINAL, OURS
 from benchmarks.store_bench import StoreFigures
 
 
@@ -23,27 +25,68 @@ class Row:
     load: str
     server: str
     figures: Figures
+    aim: float | None = None
+    """The share of the original's CPU per message that ours may cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
     """How long starts took, and the memory of an idle process."""
 
-    ready_s: tuple[float, ...]
-    resident_mb: float
+    ready_s: tuple[float, ...] = ()
+    resident_mb: float = 0.0
+
+    @property
+    def median_s(self) -> float:
+        """The start in the middle of all."""
+        return sorted(self.ready_s)[len(self.ready_s) // 2]
 
 
 @dataclass(frozen=True, slots=True)
+class Aim:
+    """What is aimed at, the limit, and what was found; None when that was not measured."""
+
+    name: str
+    limit: float
+    unit: str
+    found: float | None
+    is_disturbed: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """Whether it is met, in a word or two."""
+        if self.found is None:
+            return "not measured"
+        is_met = "met" if self.found <= self.limit else "not met"
+        return f"{is_met}, but others disturbed it" if self.is_disturbed else is_met
+
+
+@dataclass(slots=True)
 class Report:
     """Everything one run of the programme measured."""
 
     machine: dict[str, str | int]
-    core: Sequence[CoreFigures]
-    start: Start
-    rows: Sequence[Row]
-    store: Sequence[StoreFigures]
-    many: Sequence[Cost]
+    start: Start = field(default_factory=Start)
+    core: Sequence[CoreFigures] = ()
+    rows: Sequence[Row] = ()
+    store: Sequence[StoreFigures] = ()
+    many: Sequence[Cost] = ()
     """Stores with many queues and with many messages."""
+    deliveries: Sequence[Delivery] = ()
+    idle: Sequence[Idle] = ()
+
+    def aims(self) -> list[Aim]:
+        """Give the aims for plain Python, with what this run says to them."""
+        aims = []
+        for row in self.rows:
+            if row.server == OURS and row.aim is not None:
+                beside = [one for one in self.rows if one.load == row.load]
+                found, is_disturbed = self.ratio(row, ORIGINAL), any(map(_is_disturbed, beside))
+                name = f"{row.load}: CPU to the original's"
+                aims.append(Aim(name, row.aim, "", found, is_disturbed))
+        aims.append(Aim("start to ready line", READY_AIM_S, " s", self.start.median_s))
+        aims.append(Aim("memory, idle", IDLE_AIM_MB, " MB", self.start.resident_mb))
+        return aims
 
     def ratio(self, row: Row, base: str) -> float | None:
         """CPU per message of `row` against `base` under the same load; None without `base`.
@@ -57,6 +100,7 @@ class Report:
         return None
 
 
+READY_AIM_S, IDLE_AIM_MB = 1.0, 100.0
 _COLUMNS = (
     *("load", "server", "req/s", "msg/s", "CPU us/msg"),
     *("p50 us", "p99 us", "to bare", "to original", "others"),
@@ -65,28 +109,38 @@ _COLUMNS = (
 
 def to_text(report: Report) -> str:
     """The whole report for a terminal."""
-    machine = ", ".join(f"{name} {value}" for name, value in report.machine.items())
-    starts = sorted(report.start.ready_s)
-    lines = [
-        machine,
-        "",
-        "in process, 16 frames a call (CPU, the least of several repetitions):",
-        *(_core_line(figures) for figures in report.core),
-        "",
-        "the store, in process (CPU per message, record or look-up; the least of several rounds):",
-        *(_store_line(figures) for figures in report.store),
-        "",
-        "the store with many queues, then with many messages (a process each):",
-        *(_cost_line(cost) for cost in report.many),
-        "",
-        f"start to ready line: {starts[len(starts) // 2]:.2f} s (median of {len(starts)}, "
-        f"least {starts[0]:.2f}); idle: {report.start.resident_mb:.1f} MB resident",
-        "",
-        *_table(report),
+    starts = report.start
+    parts = [
+        (", ".join(f"{name} {value}" for name, value in report.machine.items()), []),
+        (
+            "in process, 16 frames a call (CPU, the least of several repetitions):",
+            [_core_line(figures) for figures in report.core],
+        ),
+        (
+            "the store, in process (CPU per message, record or look-up; the least of all rounds):",
+            [_store_line(figures) for figures in report.store],
+        ),
+        (
+            "the store with many queues, then with many messages (a process each):",
+            [_cost_line(cost) for cost in report.many],
+        ),
+        (
+            f"start to ready line: {starts.median_s:.2f} s (median of {len(starts.ready_s)}, "
+            f"least {min(starts.ready_s):.2f}); idle: {starts.resident_mb:.1f} MB resident",
+            [],
+        ),
+        ("delayed messages, all due at once:", [_delivery_line(one) for one in report.deliveries]),
+        ("idle connections:", [_idle_line(one) for one in report.idle]),
+        ("loads:", _table(report)),
+        ("aims:", [_aim_line(aim) for aim in report.aims()]),
     ]
+    lines: list[str] = []
+    for head, body in parts:
+        if body or not head.endswith(":"):
+            lines += [head, *body, ""]
     if any(_is_disturbed(row) for row in report.rows):
-        lines += ["", f"* others used {QUIET_CORES} cores or more: do not rely on these rows"]
-    return "\n".join(lines) + "\n"
+        lines += [f"* others used {QUIET_CORES} cores or more: do not rely on these rows", ""]
+    return "\n".join(lines[:-1]) + "\n"
 
 
 def to_json(report: Report) -> dict[str, object]:
@@ -97,6 +151,9 @@ def to_json(report: Report) -> dict[str, object]:
         "store": [{**asdict(figures), "to_bare": figures.ratio} for figures in report.store],
         "many": [asdict(cost) for cost in report.many],
         "start": asdict(report.start),
+        "deliveries": [asdict(one) for one in report.deliveries],
+        "idle": [{**asdict(one), "kb_each": one.kb_each} for one in report.idle],
+        "aims": [{**asdict(aim), "verdict": aim.verdict} for aim in report.aims()],
         "rows": [
             {
                 "load": row.load,
@@ -128,6 +185,26 @@ def _cost_line(cost: Cost) -> str:
     return (
         f"  {cost.name:<24} {cost.clock_s:7.2f} s {cost.cpu_s:7.2f} s CPU {cost.memory_mb:7.1f} MB"
     )
+
+
+def _delivery_line(one: Delivery) -> str:
+    return (
+        f"  {one.server:<16} {one.per_s:10,.0f}/s {one.us_per_message:8.2f} us CPU each"
+        f"   of {one.count:,}"
+    )
+
+
+def _idle_line(one: Idle) -> str:
+    return (
+        f"  {one.server:<16} {one.count:,}: {one.before_mb:.0f} -> {one.after_mb:.0f} MB"
+        f" ({one.kb_each:.1f} KB each), {one.heartbeat_us:.1f} us CPU a heartbeat,"
+        f" {one.silent_cores:.3f} cores while silent"
+    )
+
+
+def _aim_line(aim: Aim) -> str:
+    found = "-" if aim.found is None else f"{aim.found:.2f}{aim.unit}"
+    return f"  {aim.name:<52} {found:>9}   at most {aim.limit:g}{aim.unit}: {aim.verdict}"
 
 
 def _table(report: Report) -> list[str]:

@@ -35,8 +35,10 @@ TAIL_CHARS = 4000
 # Below the ports that the operating system gives to outgoing connections (from 32768).
 PORT_MIN, PORT_MAX = 10_240, 32_000
 
+# What the original's start script sets as well: a busy machine must not turn sends away.
+AS_ORIGINAL = ("enablePropertyFilter=true", "waitTimeMillsInSendQueue=20000")
+SYNC_SETTING = "flushDiskType=SYNC_FLUSH"
 BARE, OURS, ORIGINAL = "bare loop", "orbitmq", f"original {ORIGINAL_VERSION}"
-OURS_SYNC = "orbitmq SYNC_FLUSH"
 
 
 class ServerFailed(Exception):
@@ -66,9 +68,11 @@ def ours(folder: Path, core: int | None, *, is_sync: bool = False) -> Iterator[S
     """`orbitmq up` with its data in `folder`; with `is_sync` it answers when the disk has it."""
     command = [sys.executable, "-m", "orbitmq", "up", "--data-dir", str(folder / "data")]
     command += ["--namesrv-port", "0", "--broker-port", "0", "--dashboard-port", "0"]
+    for setting in AS_ORIGINAL:
+        command += ["-D", setting]
     if is_sync:
-        command += ["-D", "flushDiskType=SYNC_FLUSH"]
-    with _started(OURS_SYNC if is_sync else OURS, command, folder, core) as server:
+        command += ["-D", SYNC_SETTING]
+    with _started(OURS, command, folder, core) as server:
         yield server
 
 
@@ -78,10 +82,12 @@ def missing_for_original() -> list[str]:
 
 
 @contextmanager
-def original(folder: Path) -> Iterator[Server]:
+def original(folder: Path, *, is_sync: bool = False) -> Iterator[Server]:
     """The original broker with a name server of its own and log files of its usual size."""
     command = [str(ORIGINAL_SCRIPT), ORIGINAL_VERSION, str(folder / "data")]
     command += [str(_free_port()), str(_free_port()), "mappedFileSizeCommitLog=1073741824"]
+    if is_sync:
+        command.append(SYNC_SETTING)
     env = {"STAY": "1", "STOP_S": "15", "BROKER_JVM": ORIGINAL_HEAP}
     with _started(ORIGINAL, command, folder, None, env) as server:
         yield server

@@ -74,7 +74,7 @@ class StorePlan:
     looks: int
 
 
-WHOLE = StorePlan(8, FLUSH_BYTES, 64 << 20, 3, 2_000)
+WHOLE = StorePlan(6, FLUSH_BYTES, 64 << 20, 2, 2_000)
 QUICK = StorePlan(1, 1 << 18, 1 << 18, 1, 20)
 
 

@@ -6,6 +6,7 @@ so that a check that stopped finding anything fails as well.
 """
 
 import ast
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -77,10 +78,16 @@ def is_collected(root: Path, name: str) -> bool:
         return False
     if not PurePosixPath(path).match("test_*.py") or not 1 <= len(steps) <= 2:
         return False
-    body = ast.parse((root / path).read_text(encoding="utf-8")).body
+    body = parsed(root / path)
     for class_name in steps[:-1]:
         body = class_body(body, class_name)
     return has_test(body, steps[-1])
+
+
+@functools.cache
+def parsed(path: Path) -> list[ast.stmt]:
+    """Give the statements of a file; hundreds of entries name tests of a few dozen files."""
+    return ast.parse(path.read_text(encoding="utf-8")).body
 
 
 def class_body(body: Sequence[ast.stmt], name: str) -> list[ast.stmt]:

@@ -21,11 +21,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as programme
-from benchmarks import in_process, loads, servers
+from benchmarks import in_process, loads, page, plan, servers
+from benchmarks.delays import Delivery
+from benchmarks.idle import Idle
 from benchmarks.loads import Figures, Generator, LoadFailed, build_generator, read_figures
 from benchmarks.many_queues import Cost
 from benchmarks.report import Report, Row, Start, to_json, to_text
-from benchmarks.servers import BARE, ORIGINAL, OURS, OURS_SYNC, Server, ServerFailed
+from benchmarks.running import typical
+from benchmarks.servers import BARE, ORIGINAL, OURS, Server, ServerFailed
 from benchmarks.store_bench import StoreFigures
 
 ROOT = Path(__file__).parent.parent
@@ -86,8 +89,12 @@ def test_the_quick_form_prints_the_table_and_writes_json(
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "report.json").read_text())
     rows = {(row["load"], row["server"]): row for row in report["rows"]}
-    expected = [(load.name, name) for load in loads.QUICK_LOADS for name in (BARE, OURS)]
-    expected.insert(2, (loads.FIRST.name, OURS_SYNC))
+    expected = [
+        (load.name, name)
+        for load in (*plan.QUICK.loads, *plan.QUICK.sync_loads)
+        for name in (BARE, OURS)
+        if name == OURS or load.aim is not None
+    ]
     assert list(rows) == expected
     for (load, server), row in rows.items():
         assert row["messages_per_s"] > 0, (load, server)
@@ -100,6 +107,36 @@ def test_the_quick_form_prints_the_table_and_writes_json(
     assert report["start"]["ready_s"][0] > 0
     assert report["start"]["resident_mb"] > 1
     assert "start to ready line" in done.stdout
+    (delivery,) = report["deliveries"]
+    assert delivery["server"] == OURS
+    assert delivery["count"] > 0
+    assert delivery["per_s"] > 0
+    (idle,) = report["idle"]
+    assert (idle["server"], idle["count"]) == (OURS, plan.QUICK.connections)
+    assert report["machine"]["form"].startswith("quick")
+
+
+def test_the_loads_are_those_of_the_aims_and_more() -> None:
+    aims = {load.name: load.aim for load in plan.SHORT.loads}
+    assert aims == {
+        "send, 4 x 64, 1 KB": 0.4,
+        "pull of 32, 4 x 4, 1 KB": 0.6,
+        "send, 64 x 1, 1 KB": 0.5,
+    }
+    whole = [load.name for load in plan.WHOLE.loads]
+    for connections in (1, 16, 64):
+        assert f"send, {connections} x 1, 1 KB" in whole
+        assert f"pull of 32, {connections} x 1, 1 KB" in whole
+    assert {"batch of 32, 4 x 4, 1 KB", "SQL pull of 32, 4 x 4, 1 KB"} <= set(whole)
+    assert [load.is_sync for load in plan.WHOLE.sync_loads] == [True, True]
+    assert plan.WHOLE.connections == 5_000
+
+
+def test_the_page_is_only_written_from_a_whole_run(capsys: pytest.CaptureFixture[str]) -> None:
+    for other in ("--short", "--quick", "--no-original"):
+        with pytest.raises(SystemExit):
+            programme.main(["--write", other])
+        assert "--write needs a whole run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -163,21 +200,31 @@ def test_pulls_stay_below_what_the_first_run_filled() -> None:
 
 def test_disturbed_rounds_count_only_when_there_is_no_other() -> None:
     rounds = [figures(9.0, 1.5), figures(3.0), figures(2.0), figures(4.0)]
-    assert programme.typical(rounds) == figures(3.0)
-    assert programme.typical(rounds[:1]) == figures(9.0, 1.5)
+    assert typical(rounds) == figures(3.0)
+    assert typical(rounds[:1]) == figures(9.0, 1.5)
+
+
+def small_report() -> Report:
+    rows = [
+        Row("send", BARE, figures(2.0), 0.4),
+        Row("send", OURS, figures(6.0, 0.7), 0.4),
+        Row("send", ORIGINAL, figures(20.0), 0.4),
+        Row("pull", OURS, figures(1.0)),
+    ]
+    return Report(
+        {"cores": 2},
+        Start((0.3, 0.2, 1.4, 1.2, 1.1), 31.5),
+        [in_process.CoreFigures("send, 1 KB", 5.5, 5.5)],
+        rows,
+        [StoreFigures("append, 16 a turn", 4.0, 2.0)],
+        [Cost("open after a kill", 2.0, 1.5, 99.0)],
+        [Delivery(OURS, 50_000, 25_000.0, 12.5, 0.0)],
+        [Idle(OURS, 5_000, 30.0, 80.0, 25.0, 0.01)],
+    )
 
 
 def test_the_report_shows_ratios_and_marks_disturbed_rows() -> None:
-    rows = [
-        Row("send", BARE, figures(2.0)),
-        Row("send", OURS, figures(6.0, 0.7)),
-        Row("send", ORIGINAL, figures(20.0)),
-        Row("pull", OURS, figures(1.0)),
-    ]
-    core = [in_process.CoreFigures("send, 1 KB", 5.5, 5.5)]
-    store = [StoreFigures("append, 16 a turn", 4.0, 2.0)]
-    many = [Cost("open after a kill", 2.0, 1.5, 99.0)]
-    report = Report({"cores": 2}, core, Start((0.3, 0.2, 0.4), 31.5), rows, store, many)
+    report = small_report()
     text = to_text(report).splitlines()
     ours = next(line.split() for line in text if line.startswith(f"send  {OURS}"))
     assert ours[-3:] == ["3.00", "0.30", "0.70*"]
@@ -187,8 +234,45 @@ def test_the_report_shows_ratios_and_marks_disturbed_rows() -> None:
     assert append[-1] == "2.00"
     opened = next(line.split() for line in text if "open after a kill" in line)
     assert opened[-2:] == ["99.0", "MB"]
-    assert "0.30 s (median of 3, least 0.20); idle: 31.5 MB" in "\n".join(text)
+    whole = "\n".join(text)
+    assert "1.10 s (median of 5, least 0.20); idle: 31.5 MB" in whole
+    assert "25,000/s    12.50 us CPU each   of 50,000" in whole
+    assert "5,000: 30 -> 80 MB (10.0 KB each), 25.0 us CPU a heartbeat" in whole
     assert json.loads(json.dumps(to_json(report)))["rows"][1]["to_original"] == 0.3
+
+
+def test_aims_are_judged_and_say_when_others_disturbed() -> None:
+    aims = {aim.name: aim for aim in small_report().aims()}
+    assert aims["send: CPU to the original's"].verdict == "met, but others disturbed it"
+    assert aims["start to ready line"].verdict == "not met"
+    assert aims["memory, idle"].verdict == "met"
+    alone = Report({}, Start((0.5,), 30.0), rows=[Row("send", OURS, figures(6.0), 0.4)])
+    assert alone.aims()[0].verdict == "not measured"
+
+
+def test_the_page_gets_the_tables_of_a_run_and_keeps_its_words(tmp_path: Path) -> None:
+    copy = tmp_path / "performance.md"
+    old = page.PAGE.read_text(encoding="utf-8")
+    copy.write_text(old, encoding="utf-8")
+    page.write_page(small_report(), copy)
+    new = copy.read_text(encoding="utf-8")
+    words = [line for line in old.splitlines() if not line.startswith("|")]
+    assert [line for line in new.splitlines() if not line.startswith("|")] == words
+    assert "| send | 2.000 µs | 6.000 µs · 1,000/s | 20.000 µs · 1,000/s | 3.00 | 0.30 |" in new
+    assert "| send: CPU to the original's | 0.4 | **0.30** | met, but others disturbed it |" in new
+    assert f"| {OURS} | 5,000 | 30 MB | 80 MB | 25.0 µs | 0.010 cores |" in new
+    for table in page.tables(small_report()):
+        assert "\n".join(table) + "\n\n" in new, "whole, and nothing of the old one behind it"
+
+
+def test_a_page_without_one_of_the_tables_is_left_as_it_is(tmp_path: Path) -> None:
+    copy = tmp_path / "performance.md"
+    head = page.tables(small_report())[-1][0]
+    text = page.PAGE.read_text(encoding="utf-8").replace(head, "| else |")
+    copy.write_text(text, encoding="utf-8")
+    with pytest.raises(page.PageUnlike, match="a large store"):
+        page.write_page(small_report(), copy)
+    assert copy.read_text(encoding="utf-8") == text
 
 
 def test_the_core_is_measured_on_frames_that_it_handles_itself() -> None:

@@ -6,12 +6,15 @@ import pytest
 from hypothesis import given, strategies
 
 from orbitmq.config import (
+    BrokerSettings,
     NamesrvSettings,
     NoEffect,
     Settings,
     change_settings,
+    edit_properties,
     fact,
     facts_of,
+    file_text,
     load_settings,
     parse_properties,
     refusals,
@@ -110,6 +113,17 @@ def test_text_that_cannot_be_read_is_refused_with_its_place(data: str | bytes, r
         parse_properties(data)
 
 
+def test_a_file_that_is_not_utf_8_is_latin_1_and_is_written_back_as_it_was() -> None:
+    data = "# 名前\nname=caf".encode("gbk") + b"\xe9\nport=1\n"
+    text, encoding = file_text(data)
+    assert parse_properties(text) == {"name": "café", "port": "1"}
+    changed = edit_properties(text, {"port": "2"}).encode(encoding)
+    assert changed == data.replace(b"port=1", b"port=2")
+    assert file_text("name=café".encode()) == ("name=café", "utf-8")
+    with pytest.raises(SettingError, match="the limit is 1048576"):
+        file_text(b"x" * (TEXT_SIZE_MAX + 1))
+
+
 texts = strategies.text(strategies.characters(codec="utf-8"), max_size=30)
 
 
@@ -202,7 +216,7 @@ def test_a_wrong_value_is_refused_with_key_value_and_expected_form(
     key: str, value: str, expected: str
 ) -> None:
     with pytest.raises(SettingError) as failure:
-        load_settings(Sample, {key: value})
+        load_settings(Sample, {}, {key: value})
     text = str(failure.value)
     assert text.startswith(f"{key}={value[:80]}")
     assert expected in text
@@ -211,7 +225,38 @@ def test_a_wrong_value_is_refused_with_key_value_and_expected_form(
 
 def test_all_wrong_values_are_named_together() -> None:
     with pytest.raises(SettingError, match=r"listenPort=0 .*; isFast=2 "):
-        load_settings(Sample, {"listenPort": "0", "isFast": "2"})
+        load_settings(Sample, {}, {"listenPort": "0", "isFast": "2"})
+
+
+@pytest.mark.parametrize(("value", "used"), [("0", 1), ("-7", 1), ("100", 99), (" 100 ", 99)])
+def test_a_file_s_number_outside_its_range_becomes_the_nearest_with_a_note(
+    value: str, used: int
+) -> None:
+    """Symptom: a file that the original runs with (it clamps) stopped the start."""
+    settings, notes = load_settings(Sample, {"listenPort": value})
+    assert settings.listen_port == used
+    expected = "a whole number from 1 to 99 (tcp)"
+    assert notes == [f"listenPort={value.strip()} is not {expected}; {used} is used"]
+    with pytest.raises(SettingError, match="listenPort="):
+        load_settings(Sample, {"listenPort": value}, strict=True)
+    settings, notes = load_settings(Sample, {"listenPort": value}, {"listenPort": "5"})
+    assert (settings.listen_port, notes) == (5, [])
+
+
+@pytest.mark.parametrize("value", ["1.5", "", "x", "9" * 20])
+def test_a_file_s_text_that_is_no_number_is_refused(value: str) -> None:
+    with pytest.raises(SettingError, match="listenPort="):
+        load_settings(Sample, {"listenPort": value})
+
+
+def test_a_number_that_names_something_is_never_replaced_by_its_neighbour() -> None:
+    for key in ("listenPort", "haListenPort"):
+        with pytest.raises(SettingError, match=f"{key}=70000 cannot be used"):
+            load_settings(BrokerSettings, {key: "70000"})
+    with pytest.raises(SettingError, match="brokerId=-1 cannot be used"):
+        load_settings(BrokerSettings, {"brokerId": "-1"})
+    with pytest.raises(SettingError, match="listenPort=70000 cannot be used"):
+        load_settings(NamesrvSettings, {"listenPort": "70000"})
 
 
 def test_hostile_keys_and_values_cannot_break_a_log_line() -> None:

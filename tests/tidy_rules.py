@@ -66,6 +66,9 @@ HEAD_LINES_MIN, HEAD_LINES_MAX = 3, 15
 # Files of the tests that may sleep, with the reason.
 SLEEPERS: Mapping[str, str] = {
     "tests/foreign/asking.py": "nobody tells of a registration; it looks again until a deadline",
+    "tests/foreign/python/compat.py": "a foreign client tells nothing of what does not come",
+    "tests/reliability/builds.py": "a disk that is slow on purpose",
+    "tests/reliability/load_client.py": "a client tries a broker that was killed again",
     "tests/reliability/processes.py": "another process does not tell when its figures change",
 }
 

@@ -43,6 +43,10 @@ class WireClient:
         """End the connection while another thread may be waiting for something to arrive."""
         self._socket.shutdown(socket.SHUT_RDWR)
 
+    def patience(self, timeout_s: float) -> None:
+        """Say how long a send may wait for a peer that takes nothing; then TimeoutError."""
+        self._socket.settimeout(timeout_s)
+
     def send(self, command: Command) -> int:
         """Send a command under a fresh opaque and give that."""
         self._opaque += 1

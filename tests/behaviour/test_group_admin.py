@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from orbitmq.wire.command import Command
+from orbitmq.wire.record import scan_records
 from tests.behaviour.requests import fill, heartbeat_body, pull_request
 from tests.foreign.judged import System, judged_original
 from tests.wire_client import WireClient
@@ -74,6 +75,24 @@ def test_a_group_that_may_not_consume_gets_nothing(system: System, fresh_name: F
         update(client, groupName=group, consumeEnable=True)
         allowed = client.call(pull_request(topic, group, 0))
     assert (refused.code, allowed.code) == (16, 0)
+
+
+def test_a_group_that_is_made_disabled_can_be_set_to_the_end_before_it_consumes(
+    system: System, fresh_name: Fresh
+) -> None:
+    topic, group = fresh_name("T"), fresh_name("G")
+    place: dict[str, str | int] = {"consumerGroup": group, "topic": topic, "queueId": 0}
+    with WireClient(system.broker) as client:
+        fill(client, topic, [b"old"] * 3)
+        update(client, groupName=group, consumeEnable=False)
+        assert client.call(pull_request(topic, group, 0)).code == 16
+        assert client.ask(UPDATE_OFFSET, **place, commitOffset=3).code == 0
+        update(client, groupName=group, consumeEnable=True)
+        start = int(client.ask(QUERY_OFFSET, **place).fields["offset"])
+        fill(client, topic, [b"new"])
+        holds = {"sysFlag": 6, "suspendTimeoutMillis": 9_000}
+        found = client.call(pull_request(topic, group, start, **holds))
+    assert [record.body for record in scan_records(found.body)] == [b"new"]
 
 
 @only_ours

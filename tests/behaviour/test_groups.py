@@ -14,7 +14,7 @@ from tests.behaviour.consumers import (
     next_request,
     unread,
 )
-from tests.behaviour.requests import fill
+from tests.behaviour.requests import fill, pull_request
 from tests.foreign.asking import await_claim
 from tests.foreign.judged import System, judged_original
 from tests.wire_client import WireClient
@@ -164,16 +164,53 @@ def test_a_4x_client_gets_no_fields_with_the_answer_to_a_heartbeat(
 
 
 @pytest.mark.skipif(judged_original() is not None, reason="an original takes more than 12 s")
-def test_a_heartbeat_of_2000_groups_is_answered_soon(system: System, fresh_name: Fresh) -> None:
+def test_a_heartbeat_of_500_groups_is_answered_soon_and_one_of_more_is_refused(
+    system: System, fresh_name: Fresh
+) -> None:
+    """Symptom: one heartbeat, sent again and again, held up everybody for 0.7 s each time."""
     prefix = fresh_name("Many")
     data = json.loads(heartbeat("c@1", prefix, "TBW102"))
     (consumer,) = data["consumerDataSet"]
-    data["consumerDataSet"] = [
-        {**consumer, "groupName": f"{prefix}_{number}"} for number in range(2_000)
-    ]
+    groups = [{**consumer, "groupName": f"{prefix}_{number}"} for number in range(501)]
     with WireClient(system.broker) as client:
-        assert client.call(Command(34, body=json.dumps(data).encode()), timeout_s=5).code == 0
-        assert member_ids(client, f"{prefix}_1999") == ["c@1"]
+        for count, code in ((501, 1), (500, 0)):
+            data["consumerDataSet"] = groups[:count]
+            answer = client.call(Command(34, body=json.dumps(data).encode()), timeout_s=5)
+            assert answer.code == code
+            assert code == 0 or "501 groups, limit 500 a heartbeat" in (answer.remark or "")
+        assert member_ids(client, f"{prefix}_499") == ["c@1"]
+        assert member_ids(client, f"{prefix}_500") == []
+
+
+def test_a_producer_and_a_consumer_may_use_one_group_name(
+    system: System, fresh_name: Fresh
+) -> None:
+    group = fresh_name("Both")
+    data = json.loads(heartbeat("c@1", group, "TBW102"))
+    data["producerDataSet"] = [{"groupName": group}]
+    with WireClient(system.broker) as client:
+        assert client.ask(34, json.dumps(data).encode()).code == 0
+        assert member_ids(client, group) == ["c@1"]
+        assert client.ask(204, producerGroup=group).code == 0
+        client.ask(35, clientID="c@1", consumerGroup=group)
+        assert member_ids(client, group) == []
+        assert client.ask(204, producerGroup=group).code == 0
+
+
+def test_members_that_subscribe_differently_take_topics_from_each_other(
+    system: System, fresh_name: Fresh
+) -> None:
+    one_topic, other_topic, group = fresh_name("T"), fresh_name("T"), fresh_name("G")
+    with WireClient(system.broker) as one, WireClient(system.broker) as two:
+        fill(one, one_topic, [b"x"])
+        fill(one, other_topic, [b"x"])
+        pull = {"sysFlag": 0, "subVersion": 1}
+        join(one, "c@1", group, one_topic)
+        assert one.call(pull_request(one_topic, group, 0, **pull)).code == 0
+        join(two, "c@2", group, other_topic)
+        refused = one.call(pull_request(one_topic, group, 0, **pull))
+    assert refused.code == 24
+    assert (refused.remark or "").startswith("the consumer's subscription not exist")
 
 
 # --- what tools ask ---

@@ -8,8 +8,9 @@ import pytest
 
 from orbitmq.wire.command import Command
 from orbitmq.wire.record import scan_records
+from tests.behaviour.consumers import join
 from tests.behaviour.requests import fill, heartbeat_body, pull_request, send_request
-from tests.foreign.judged import System
+from tests.foreign.judged import System, judged_original
 from tests.wire_client import WireClient
 
 Fresh = Callable[[str], str]
@@ -138,6 +139,30 @@ def test_a_waiting_pull_is_answered_at_its_end(system: System, fresh_name: Fresh
         waits = {**WAITS, "suspendTimeoutMillis": 300}
         answer = client.call(pull_request(topic, group, 1, **waits), timeout_s=10)
     assert (answer.code, answer.fields["nextBeginOffset"]) == (19, "1")
+
+
+def test_a_waiting_pull_gets_nothing_by_an_expression_that_its_group_has_left(
+    system: System, fresh_name: Fresh
+) -> None:
+    """Ours ends it at once (19), so that the client asks anew; the original looks by the new
+    expression when a message of the old one comes (20), and drops what the client filters by both.
+    """
+    topic, group = fresh_name("T"), fresh_name("G")
+    with WireClient(system.broker) as waiting, WireClient(system.broker) as sending:
+        fill(sending, topic, [b"old"])
+        join(waiting, "c@1", group, subscriptionDataSet=[_subscription(topic, "A", 1)])
+        waits = {**WAITS, "sysFlag": 2, "subVersion": 1}
+        opaque = waiting.send(pull_request(topic, group, 1, **waits))
+        waiting.ask(105)  # its answer proves that the pull before it was taken in
+        join(sending, "c@2", group, subscriptionDataSet=[_subscription(topic, "B", 2)])
+        fill(sending, topic, [b"a"], i="TAGS\x01A\x02")
+        answer = waiting.receive_answer(opaque, timeout_s=7)
+    assert answer.code == (19 if judged_original() is None else 20)
+    assert answer.body == b""
+
+
+def _subscription(topic: str, expression: str, version: int) -> dict[str, str | int]:
+    return {"topic": topic, "subString": expression, "subVersion": version}
 
 
 def test_many_waiting_pulls_get_the_same_message(system: System, fresh_name: Fresh) -> None:

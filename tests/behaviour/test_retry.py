@@ -169,6 +169,34 @@ def test_a_group_whose_name_cannot_be_one_is_unknown(setting: Setting) -> None:
     assert setting.give_back(group="no group!").code == expected
 
 
+def test_retries_beyond_the_table_wait_in_its_last_level(setting: Setting) -> None:
+    request = send_request(f"%RETRY%{setting.group}", b"often", i="", j=20, l=99)
+    record = record_of(setting.client, setting.client.call(request))
+    assert (record.topic, record.reconsume_times) == (f"%RETRY%{setting.group}", 20)
+    assert setting.give_back(record.log_offset, maxReconsumeTimes=99).code == 0
+    assert eventually_waiting(setting, 18).reconsume_times == 21
+
+
+def test_one_dead_letter_topic_made_when_needed_has_the_letters_of_all_topics(
+    system: System, setting: Setting, fresh_name: Fresh
+) -> None:
+    topic = f"%DLQ%{setting.group}"
+    with WireClient(system.namesrv) as namesrv:
+        assert namesrv.ask(105, topic=topic).code == 17
+    assert topic.encode() not in setting.client.ask(21).body
+    other = record_of(
+        setting.client, setting.client.call(send_request(fresh_name("T"), b"of another topic"))
+    )
+    assert setting.give_back(delayLevel=-1).code == 0
+    assert setting.give_back(other.log_offset, delayLevel=-1).code == 0
+    letters = delivered(setting.client, topic, setting.group, count=2)
+    assert [letter.body for letter in letters] == [b"body", b"of another topic"]
+    assert [parse_properties(letter.properties)["RETRY_TOPIC"] for letter in letters] == [
+        setting.topic,
+        other.topic,
+    ]
+
+
 # --- Sends to a retry topic: what a client does when giving back has failed ---
 
 

@@ -87,6 +87,20 @@ def test_the_runtime_table_counts_what_is_put_and_got(system: System, fresh_name
     assert after["bootTimestamp"] == before["bootTimestamp"]
 
 
+def test_a_delayed_message_counts_when_it_is_parked_and_when_it_is_delivered(
+    system: System, fresh_name: Fresh
+) -> None:
+    topic, group = fresh_name("T"), fresh_name("G")
+    holds = {"sysFlag": 6, "suspendTimeoutMillis": 15_000}
+    with WireClient(system.broker) as client:
+        fill(client, topic, [b"plain"], e=1)
+        before = int(runtime(client)["msgPutTotalTodayNow"])
+        fill(client, topic, [b"late"], i="DELAY\x011")
+        assert int(runtime(client)["msgPutTotalTodayNow"]) == before + 1
+        assert client.call(pull_request(topic, group, 0, **holds)).code == 0
+        assert int(runtime(client)["msgPutTotalTodayNow"]) == before + 2
+
+
 @pytest.mark.parametrize(
     ("key", "form"),
     [

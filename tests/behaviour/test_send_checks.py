@@ -1,5 +1,6 @@
 """What a send must pass, and which check comes first."""
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -99,6 +100,24 @@ def test_a_batch_is_what_says_so_whatever_its_code(system: System, fresh_name: F
             assert "," not in client.call(request).fields["msgId"]
         records = list(scan_records(client.call(pull_request(topic, group, 0)).body))
     assert [record.body for record in records] == [b"1", b"2", TWO, TWO]
+
+
+def test_messages_in_batches_take_less_time_than_one_by_one(
+    system: System, fresh_name: Fresh
+) -> None:
+    topic, count = fresh_name("T"), 1_000
+    batch = encode_batch([BatchMessage(bytes(100)) for _ in range(100)])
+    with WireClient(system.broker) as client:
+        fill(client, topic, [b"first"])
+        begin_s = time.monotonic()
+        fill(client, topic, [bytes(100)] * count)
+        singles_s, begin_s = time.monotonic() - begin_s, time.monotonic()
+        for _ in range(count // 100):
+            assert client.call(batch_request(topic, batch)).code == 0
+        batches_s = time.monotonic() - begin_s
+        last = client.call(send_request(topic)).fields["queueOffset"]
+    assert last == str(1 + 2 * count), "all are there"
+    assert batches_s < singles_s / 2
 
 
 @pytest.mark.parametrize("changes", [{"i": "DELAY\x011"}, {"f": 4}])

@@ -198,6 +198,28 @@ def test_fewer_queues_hide_messages_and_more_bring_them_back(
     assert [record.body for record in scan_records(shown.body)] == [b"x"]
 
 
+def test_a_send_to_a_queue_that_the_topic_no_longer_has_is_refused(
+    system: System, fresh_name: Fresh
+) -> None:
+    """Symptom: after updateTopic to fewer queues, producers with an old route were told "stored" of
+    messages that nobody could pull."""
+    topic = fresh_name("T")
+    with WireClient(system.broker) as client:
+        make(client, topic)
+        for number in range(3):  # the third time its header is known by heart
+            fill(client, topic, [b"x"], e=3, i=f"UNIQ_KEY\x01{number:032d}\x02TAGS\x01A")
+        make(client, topic, readQueueNums=2, writeQueueNums=2)
+        refused = [
+            client.call(send_request(topic, b"lost", e=3, i=properties))
+            for properties in ("TAGS\x01A", f"UNIQ_KEY\x01{9:032d}\x02TAGS\x01A")
+        ]
+        kept = client.call(send_request(topic, b"kept", e=1))
+    assert [answer.code for answer in refused] == [1, 1]
+    for answer in refused:
+        assert "request queueId[3] is illegal" in (answer.remark or "")
+    assert kept.code == 0
+
+
 def test_a_topic_without_read_permission_is_not_pulled_from(
     system: System, fresh_name: Fresh
 ) -> None:
@@ -336,6 +358,26 @@ def test_a_deleted_topic_is_gone_for_everybody(system: System, fresh_name: Fresh
         assert client.ask(TOPIC_STATS, topic=topic).code == 17
         assert client.ask(30, topic=topic, queueId=0).fields["offset"] == "0"
         assert client.ask(DELETE_TOPIC, topic=topic).code == 0  # once more is no error
+
+
+def test_name_servers_are_told_at_once_of_a_deleted_topic(
+    system: System, fresh_name: Fresh
+) -> None:
+    """By the table's new version. 4.9.7 tells them with its next regular round only."""
+    if not IS_OURS:
+        pytest.skip("4.9.7 tells them later")
+    who: dict[str, str | int] = {
+        "brokerName": "broker-a",
+        "clusterName": "DefaultCluster",
+        "brokerAddr": system.broker,
+        "brokerId": 0,
+    }
+    topic = fresh_name("T")
+    with WireClient(system.broker) as client, WireClient(system.namesrv) as names:
+        make(client, topic)
+        assert client.ask(DELETE_TOPIC, topic=topic).code == 0
+        version = json.dumps(json.loads(client.ask(ALL_TOPICS).body)["dataVersion"]).encode()
+        assert names.ask(322, version, **who).fields["changed"] == "false"
 
 
 def test_a_topic_made_again_begins_at_0_and_has_nothing_of_its_first_life(

@@ -24,6 +24,7 @@ from orbitmq.wire.bodies_client import (
     ProducerData,
     SubscriptionData,
 )
+from orbitmq.wire.expression import complete_subscription
 from orbitmq.wire.java import string_hash
 
 
@@ -163,6 +164,85 @@ def test_subscriptions_cannot_grow_without_end(
     topics = [subscription(f"T{n}") for n in range(3)]
     with pytest.raises(LimitExceeded, match="more than 2 subscriptions"):
         table.heartbeat(connection(), heartbeat("G", *topics), member())
+
+
+def test_one_heartbeat_cannot_bring_subscriptions_without_end(
+    table: ClientTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "SUBSCRIPTIONS_PER_HEARTBEAT_MAX", 2)
+    topics = [subscription(f"T{n}") for n in range(3)]
+    with pytest.raises(LimitExceeded, match="3 subscriptions, limit 2 a heartbeat"):
+        table.heartbeat(connection(), heartbeat("G", *topics), member())
+    assert table.heartbeat(connection(), heartbeat("G", *topics[:2]), member()).changed == {"G"}
+
+
+def test_one_heartbeat_cannot_bring_groups_without_end(
+    table: ClientTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "GROUPS_PER_HEARTBEAT_MAX", 2)
+    producers = [ProducerData(group_name=f"P{n}") for n in range(2)]
+    both = msgspec.structs.replace(heartbeat("G"), producer_data_set=producers)
+    with pytest.raises(LimitExceeded, match="3 groups, limit 2 a heartbeat; spread them"):
+        table.heartbeat(connection(), both, member())
+    assert table.consumer_group("G") is None
+
+
+def test_known_subscriptions_are_not_counted_again_at_the_limit(
+    table: ClientTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Symptom: at the limit running consumers were refused, and expired."""
+    monkeypatch.setattr(clients, "SUBSCRIPTIONS_MAX", 2)
+    one, both = connection(), (subscription("T"), subscription("U"))
+    table.heartbeat(one, heartbeat("G", *both), member())
+    assert table.heartbeat(one, heartbeat("G", *both), member()).changed == set()
+    assert table.heartbeat(connection(), heartbeat("G", *both), member()).changed == {"G"}
+    renewed = heartbeat("G", subscription("T", "A", 2), both[1])
+    assert table.heartbeat(one, renewed, member()).resubscribed == {("G", "T")}
+    with pytest.raises(LimitExceeded, match="more than 2 subscriptions"):
+        table.heartbeat(one, heartbeat("G", *both, subscription("V")), member())
+
+
+def test_what_a_group_has_heard_last_is_not_looked_at_again(
+    table: ClientTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Symptom: a heartbeat that said nothing new cost as much as the first one."""
+    looked_at: list[str] = []
+
+    def complete(data: SubscriptionData) -> SubscriptionData:
+        looked_at.append(data.sub_string)
+        return complete_subscription(data)
+
+    monkeypatch.setattr(clients, "complete_subscription", complete)
+    one, two = connection(), connection()
+    for seen_s, peer in enumerate((one, one, two, one)):
+        table.heartbeat(peer, heartbeat("G", subscription("T", "A")), member(seen_s=seen_s))
+    assert looked_at == ["A"]
+    assert list(table.expiring(122.5)) == [{"G"}]  # who was heard last at 2 s is gone
+    assert table._consumers["G"].members.keys() == {one}
+
+
+def test_what_another_member_has_changed_is_changed_back_by_the_same_heartbeat_as_before(
+    table: ClientTable,
+) -> None:
+    one, two = connection(), connection()
+    mine, other = heartbeat("G", subscription("T")), heartbeat("G", subscription("U"))
+    table.heartbeat(one, mine, member())
+    assert table.heartbeat(two, other, member("c@2")).changed == {"G"}
+    assert ("G", "T") not in table._core.subscriptions
+    assert table.heartbeat(one, mine, member()).changed == {"G"}
+    assert ("G", "T") in table._core.subscriptions
+    assert ("G", "U") not in table._core.subscriptions
+
+
+def test_a_heartbeat_without_subscriptions_is_no_heartbeat_of_a_group_that_has_none(
+    table: ClientTable,
+) -> None:
+    one = connection()
+    table.heartbeat(one, fingerprinted(7, subscription("T")), member())
+    table.heartbeat(one, fingerprinted(7, is_full=False), member())
+    assert ("G", "T") in table._core.subscriptions
+    assert table.heartbeat(one, fingerprinted(8), member()).changed == {"G"}
+    assert ("G", "T") not in table._core.subscriptions
 
 
 def test_subscriptions_by_expression_count_for_the_limit_and_leave_it_with_their_group(

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from orbitmq.broker.delays import TURN_COUNT
+from orbitmq.broker.delays import TURN_COUNT_MAX
 from orbitmq.broker.puts import NewMessage, put
 from orbitmq.config import BrokerSettings
 from orbitmq.net.turn import Turn
@@ -76,11 +76,25 @@ def test_levels_do_not_wait_for_each_other_and_each_keeps_its_order() -> None:
     run(inner())
 
 
+def test_started_twice_it_delivers_once() -> None:
+    async def inner() -> None:
+        async with site(MemoryFiles(ROOT), HandClock()) as at:
+            at.delays.start()
+            at.send("a", 1)
+            await at.until_waiting(1)
+            at.delays.start()
+            await at.at(1_000)
+            assert at.bodies() == [b"a"]
+            assert at.metric("orbitmq_broker_delivered_delayed_messages_total") == 1
+
+    run(inner())
+
+
 def test_one_turn_delivers_a_bounded_number_and_the_next_ones_the_rest() -> None:
     async def inner() -> None:
         async with site(MemoryFiles(ROOT), HandClock()) as at:
             await at.until_waiting(0)
-            names = [f"{number}" for number in range(TURN_COUNT * 3)]
+            names = [f"{number}" for number in range(TURN_COUNT_MAX * 3)]
             for name in names:
                 at.send(name, 1)
             await at.turn()
@@ -88,7 +102,7 @@ def test_one_turn_delivers_a_bounded_number_and_the_next_ones_the_rest() -> None
             at.delays.look_soon()
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            assert 0 < len(at.bodies()) <= TURN_COUNT
+            assert 0 < len(at.bodies()) <= TURN_COUNT_MAX
             await at.until_waiting(0)
             assert at.bodies() == [name.encode() for name in names]
 

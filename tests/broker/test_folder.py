@@ -67,6 +67,22 @@ def test_the_folder_has_the_parts_and_sizes_of_the_originals(tmp_path: Path) -> 
     assert index.name.isdigit()
 
 
+def test_only_queues_that_were_written_have_files(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        turn = Turn(asyncio.get_running_loop())
+        site = await begin(tmp_path, turn, SETTINGS, SystemFiles())
+        await site.call(send_request("T", d=8, e=5))
+        await site.call(send_request("T", i="DELAY\x017"))
+        await site.stop()
+
+    run(scenario())
+    queues = {path.name: path for path in (tmp_path / "consumequeue").iterdir()}
+    assert {name: [one.name for one in path.iterdir()] for name, path in queues.items()} == {
+        "T": ["5"],
+        "SCHEDULE_TOPIC_XXXX": ["6"],
+    }
+
+
 def was_clean(folder: Path) -> bool:
     """Whether the next start takes the last run for cleanly ended."""
     opened = open_folder(Outside(SystemFiles(), SystemClock()), folder, StoreOptions())

@@ -9,6 +9,7 @@ from orbitmq.core import CoreState, Queue
 from orbitmq.wire.command import Command, decode_command
 from orbitmq.wire.frame import FrameDecoder
 from orbitmq.wire.java import string_hash
+from orbitmq.wire.record import scan_records
 from orbitmq.world.clock import SystemClock
 from tests.core.hot import IMPLEMENTATIONS, NOW_MS, ORIGIN, new_state, publish, send_frame
 
@@ -103,3 +104,34 @@ def test_a_group_that_changes_its_expression_gets_its_held_pulls_back_at_once() 
     polls.renew("", "T")
     assert [answer.code for answer in asker.answers] == [19]
     assert len(polls) == 0
+
+
+def test_nothing_that_did_not_pass_is_looked_at_twice() -> None:
+    state = new_state()
+    queue = state.topics["T"].queues[0]
+    send(state, "Other", 1)
+    polls = LongPolls(state, SystemClock(), lambda _pull, _found: None)
+    seen: list[int] = []
+
+    def is_wanted(record: memoryview) -> bool:
+        (found,) = scan_records(bytes(record))
+        seen.append(found.queue_offset)
+        return b"Wanted" in found.properties
+
+    request = Command(11, opaque=5)
+    pull = Pull(
+        request=request,
+        queue=queue,
+        queue_offset=1,
+        count_max=32,
+        codes=None,
+        accepts=is_wanted,
+    )
+    asker = Asker()
+    polls.hold(pull, 15.0).adopt(asker, request)
+    for tag, count in (("Other", 3), ("Other", 2), ("Wanted", 1)):
+        send(state, tag, count)
+        polls.wake({queue})
+    (answer,) = asker.answers
+    assert (answer.code, answer.fields["nextBeginOffset"]) == (0, "7")
+    assert seen == [1, 2, 3, 4, 5, 6]

@@ -171,7 +171,7 @@ def test_a_batch_is_stored_message_by_message_and_answered_with_all_ids(tmp_path
         assert [record.body for record in records] == [b"b0", b"b1", b"b2", b"b3", b"b4"]
         assert [record.flag for record in records] == [0, 1, 2, 3, 4]
         assert records[2].properties == (
-            b"KEYS\x01bk2\x02TAGS\x01x\x02WAIT\x01true\x02CLUSTER\x01DefaultCluster\x02"
+            b"KEYS\x01bk2\x02TAGS\x01x\x02WAIT\x01true\x02CLUSTER\x01DefaultCluster"
         )
         assert bodies(await query(running, "bk3")) == [b"b3"]
 

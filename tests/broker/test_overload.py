@@ -98,6 +98,25 @@ def test_the_limit_in_force_counts(tmp_path: Path) -> None:
     run(scenario())
 
 
+def test_without_fast_failure_a_late_loop_refuses_nothing_and_memory_still_does(
+    tmp_path: Path,
+) -> None:
+    """Symptom: brokerFastFailureEnable=false was accepted, and sends were refused all the same."""
+
+    async def scenario() -> None:
+        site = Watched(tmp_path)
+        site.settings = msgspec.structs.replace(SETTINGS, broker_fast_failure_enable=False)
+        site.read_after(0.0)
+        assert site.read_after(60.0) is None
+        await asyncio.sleep(0)
+        site.settings = msgspec.structs.replace(site.settings, memory_bytes_max=MIB)
+        await site.overload.look()
+        assert site.kind() is RefusalKind.BUSY
+        site.store.close()
+
+    run(scenario())
+
+
 def test_memory_above_its_limit_refuses_until_a_look_finds_it_below(tmp_path: Path) -> None:
     async def scenario() -> None:
         site = Watched(tmp_path)

@@ -16,6 +16,7 @@ from orbitmq.wire.frame import FrameDecoder
 from orbitmq.wire.host import Host
 from orbitmq.wire.record import Record, encode_record, scan_records
 from orbitmq.world.files import AnyPath, SystemFiles
+from orbitmq.world.machine import memory_bytes
 from orbitmq.world.net import run
 from tests.behaviour.requests import pull_request, send_request
 from tests.broker.running import begin
@@ -81,6 +82,32 @@ def test_who_reads_records_far_behind_is_sent_to_the_groups_slave(
     found = Gathered(status, 7, parts, sum(map(len, parts)), len(parts))
     (frame,) = FrameDecoder().feed(b"".join(found_parts(pull, found)))
     assert decode_command(frame).fields["suggestWhichBrokerId"] == suggested
+
+
+def test_a_record_is_far_behind_when_more_than_40_per_cent_of_memory_lies_after_it(
+    tmp_path: Path,
+) -> None:
+    async def scenario() -> None:
+        settings = msgspec.structs.replace(SETTINGS, slave_read_enable=True)
+        turn = Turn(asyncio.get_running_loop())
+        running = await begin(tmp_path, turn, settings, SystemFiles())
+        try:
+            context = running.broker._context
+            assert context.recent_bytes == memory_bytes() * 40 // 100
+            sent = [await running.call(send_request("T", bytes(1_000))) for _ in range(3)]
+            offsets = [int(answer.fields["msgId"][-16:], 16) for answer in sent]
+            context.recent_bytes = context.core.tail.written_offset - offsets[1]
+            behind = await running.call(pull_request("T", "G", 0, maxMsgNums=1))
+            recent = await running.call(pull_request("T", "G", 1, maxMsgNums=1))
+            suggested = [answer.fields["suggestWhichBrokerId"] for answer in (behind, recent)]
+            assert suggested == ["1", "0"]
+            context.settings = msgspec.structs.replace(settings, slave_read_enable=False)
+            behind = await running.call(pull_request("T", "G", 0, maxMsgNums=1))
+            assert behind.fields["suggestWhichBrokerId"] == "0"
+        finally:
+            await running.stop()
+
+    run(scenario())
 
 
 class UnreadableLog(SystemFiles):

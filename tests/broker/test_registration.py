@@ -4,13 +4,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from orbitmq.broker import registration as registration_module
 from orbitmq.broker.registration import Identity, Registration
-from orbitmq.config import BrokerSettings
+from orbitmq.config import BrokerSettings, load_settings
 from orbitmq.net.connection import Connection, Result
 from orbitmq.net.later import Later
 from orbitmq.net.peer import Peer
@@ -26,7 +27,9 @@ from orbitmq.wire.bodies_namesrv import (
 )
 from orbitmq.wire.command import Command, reply_to
 from orbitmq.wire.fastjson import write_json
+from orbitmq.wire.ready_tables import TopicRows, write_row
 from orbitmq.world.net import run
+from tests.broker.running import Running, running
 from tests.net.running import serving, until
 
 REGISTER, UNREGISTER, QUERY_VERSION = 103, 104, 322
@@ -45,9 +48,11 @@ class NameServerDouble:
         self.is_changed = True
         self.body = b""
         self.is_hanging = False
+        self.connections: set[Connection] = set()
 
-    def __call__(self, request: Command, _connection: Connection) -> Result:
+    def __call__(self, request: Command, connection: Connection) -> Result:
         self.asked.append(request)
+        self.connections.add(connection)
         if self.is_hanging:
             return Later(60.0, lambda: None)
         if request.code == QUERY_VERSION:
@@ -76,10 +81,10 @@ class Broker:
         self.ordered: list[dict[str, str]] = []
         self.registration: Registration
 
-    def topics(self) -> TopicConfigTable:
+    def topics(self) -> TopicRows:
         config = TopicConfig(topic_name="T", read_queue_count=self.counter, topic_sys_flag=1)
         version = DataVersion(counter=self.counter, timestamp_ms=5)
-        return TopicConfigTable(data_version=version, topic_config_table={"T": config})
+        return TopicRows(version, {"T": config}, [write_row("T", config)])
 
     def change(self) -> None:
         self.counter += 1
@@ -128,7 +133,7 @@ def test_a_registration_says_who_and_what() -> None:
     server = NameServerDouble()
 
     async def act(broker: Broker) -> None:
-        await broker.registration.register()
+        await broker.registration.told()
 
     scenario(server, act=act)
     request = server.asked[0]
@@ -142,7 +147,9 @@ def test_a_registration_says_who_and_what() -> None:
         "bodyCrc32": "",
     }
     assert request.fields["bodyCrc32"] == str(body_crc32(request.body))
-    assert server.bodies()[0].topics == Broker().topics()
+    version, configs, _ = Broker().topics()
+    whole = TopicConfigTable(data_version=version, topic_config_table=configs)
+    assert server.bodies()[0].topics == whole
 
 
 def test_every_name_server_knows_the_newest_table_when_it_was_told() -> None:
@@ -199,7 +206,7 @@ def test_without_force_only_what_is_not_known_is_registered_again() -> None:
 
     async def act(broker: Broker) -> None:
         broker.settings = msgspec.structs.replace(QUICK, force_register=False)
-        await broker.registration.register()
+        await broker.registration.told()
         before = server.count(REGISTER)
         await until(lambda: server.count(QUERY_VERSION) >= 5)
         assert server.count(REGISTER) - before <= 1  # the round that was begun with force
@@ -223,12 +230,35 @@ def test_with_force_it_is_registered_every_period_without_asking() -> None:
     scenario(server, act=act)
 
 
+def test_all_registrations_go_over_one_lasting_connection_each() -> None:
+    servers = [NameServerDouble() for _ in range(2)]
+
+    async def act(_broker: Broker) -> None:
+        for server in servers:
+            await until(lambda: server.count(REGISTER) >= 4)  # noqa: B023 - awaited in its round
+            assert len(server.connections) == 1
+
+    scenario(*servers, act=act)
+
+
+@pytest.mark.parametrize(
+    ("given_ms", "obeyed_ms"),
+    [(9_999, 10_000), (10_000, 10_000), (45_000, 45_000), (90_000, 60_000)],
+)
+def test_a_broker_registers_every_30_s_or_every_10_to_60_s_as_set(
+    given_ms: int, obeyed_ms: int
+) -> None:
+    assert BrokerSettings().register_name_server_period == 30_000
+    settings, _ = load_settings(BrokerSettings, {"registerNameServerPeriod": str(given_ms)})
+    assert settings.register_name_server_period == obeyed_ms
+
+
 def test_a_compressed_registration_says_so_and_can_be_read() -> None:
     server = NameServerDouble()
 
     async def act(broker: Broker) -> None:
         broker.settings = msgspec.structs.replace(QUICK, compressed_register=True)
-        await broker.registration.register()
+        await broker.registration.told()
 
     scenario(server, act=act)
     last = server.bodies()[-1].topics.topic_config_table["T"]
@@ -244,7 +274,7 @@ def test_topics_have_the_brokers_permission_while_it_is_not_whole(
 
     async def act(broker: Broker) -> None:
         broker.settings = msgspec.structs.replace(QUICK, broker_permission=permission)
-        await broker.registration.register()
+        await broker.registration.told()
 
     scenario(server, act=act)
     assert server.bodies()[-1].topics.topic_config_table["T"].perm == told
@@ -256,24 +286,90 @@ def test_the_answers_table_says_which_topics_are_ordered(
     server = NameServerDouble()
 
     async def act(broker: Broker) -> None:
-        await broker.registration.register()
+        await broker.registration.told()
         assert broker.ordered == []
         server.body = write_json(KVTable(table={"T": "b:4"}), standard=False)
-        await broker.registration.register()
+        await broker.registration.told()
         assert broker.ordered[-1] == {"T": "b:4"}
         server.body = b"{nonsense"
-        await broker.registration.register()
+        await broker.registration.told()
         assert broker.ordered[-1] == {"T": "b:4"}
 
     scenario(server, act=act)
     assert any("name server" in record.getMessage() for record in caplog.records)
 
 
+def ordering(*topics: str) -> NameServerDouble:
+    """Give a name server that calls these topics ordered."""
+    server = NameServerDouble()
+    server.body = write_json(KVTable(table=dict.fromkeys(topics, "b:4")), standard=False)
+    return server
+
+
+def test_the_first_name_server_that_answers_says_which_topics_are_ordered() -> None:
+    first, second = ordering("One"), ordering("Two")
+
+    async def act(broker: Broker) -> None:
+        await broker.registration.told()
+        await broker.registration.told()
+        assert broker.ordered[-2:] == [{"One": "b:4"}] * 2
+        first.code = 1
+        await broker.registration.told()
+        await broker.registration.told()
+        assert broker.ordered[-1] == {"Two": "b:4"}
+        first.code = 0
+        await broker.registration.told()
+        await broker.registration.told()
+        assert broker.ordered[-1] == {"One": "b:4"}
+
+    scenario(first, second, act=act)
+
+
+def test_name_servers_that_disagree_about_order_make_no_storm(tmp_path: Path) -> None:
+    """Symptom: 820 registrations a second, for ever, the order of both topics back and forth."""
+    servers = [ordering("One"), ordering("Two")]
+
+    async def play() -> None:
+        async with serving(servers[0]) as one, serving(servers[1]) as two:
+            settings = BrokerSettings(
+                listen_port=0,
+                mapped_file_size_commit_log=1 << 20,
+                namesrv_addr=f"{one.address};{two.address}",
+            )
+            async with running(tmp_path, one.turn, settings) as site:
+                await see_order_settled(site)
+                counts = [server.count(REGISTER) for server in servers]
+                for _ in range(20):  # the loop does what it has to do meanwhile
+                    assert (await site.ask(21)).code == 0
+                assert [server.count(REGISTER) for server in servers] == counts
+
+    run(play())
+
+
+async def see_order_settled(site: Running) -> None:
+    """Make two topics; the name servers' tables name one of them each."""
+    topics = site.broker._context.topics
+    registration = site.broker._registration
+    assert registration is not None
+    for name in ("One", "Two"):
+        topics.put(TopicConfig(topic_name=name))
+    for _ in range(5):
+        await registration.told()
+    one, two = topics.find("One"), topics.find("Two")
+    assert one is not None
+    assert two is not None
+    assert (one.order, two.order) == (True, False)
+    version = topics.snapshot().data_version
+    for _ in range(5):
+        await registration.told()
+    assert topics.snapshot().data_version == version
+
+
 def test_a_goodbye_goes_to_every_name_server() -> None:
     servers = [NameServerDouble() for _ in range(2)]
 
     async def act(broker: Broker) -> None:
-        await broker.registration.unregister()
+        await broker.registration.unregister(5)
 
     scenario(*servers, act=act)
     for server in servers:

@@ -63,6 +63,26 @@ def test_before_its_time_a_broker_takes_nothing_whatever_else_is_wrong(tmp_path:
     with_broker(tmp_path, act, start_accept_send_request_time_stamp=FAR_MS)
 
 
+def test_before_its_time_a_broker_takes_nothing_also_for_queues_that_are_in_use(
+    tmp_path: Path,
+) -> None:
+    """Symptom: after one pull of a queue the hot path took sends before the time had come."""
+
+    async def store(at: Running) -> None:
+        assert (await at.call(send_request("T"))).code == 0
+
+    async def act(at: Running) -> None:
+        assert (await at.call(pull_request("T", "G", 0))).code == 0
+        answer = await at.call(send_request("T"))
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "startAcceptSendRequestTimeStamp" in (answer.remark or "")
+        context_of(at).change_settings({"startAcceptSendRequestTimeStamp": "1"})
+        assert (await at.call(send_request("T"))).code == 0
+
+    with_broker(tmp_path, store)
+    with_broker(tmp_path, act, start_accept_send_request_time_stamp=FAR_MS)
+
+
 def test_a_retry_topic_of_a_group_that_may_not_be_made_is_refused(tmp_path: Path) -> None:
     async def act(at: Running) -> None:
         answer = await at.call(send_request("%RETRY%G"))

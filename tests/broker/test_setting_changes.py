@@ -180,7 +180,7 @@ def test_the_topics_of_the_broker_follow_its_settings(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with running(tmp_path, Turn(asyncio.get_running_loop()), settings) as broker:
-            table = broker.broker._context.topics.snapshot().topic_config_table
+            table = broker.broker._context.topics.snapshot().configs
             perms = [table[topic].perm for topic in ("broker-a", "DefaultCluster")]
             assert perms == [1, 1]  # as 4.9.7 makes them
             trace = table["RMQ_SYS_TRACE_TOPIC"]

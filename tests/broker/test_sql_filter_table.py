@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from orbitmq.broker import filters
-from orbitmq.broker.filters import DEAD_MS_MAX, RESTART_MS, FilterData, FilterTable
+from orbitmq.broker.filters import (
+    COMPILED_CHARS_MAX,
+    DEAD_MS_MAX,
+    RESTART_MS,
+    FilterData,
+    FilterTable,
+)
+from orbitmq.sql import Expression, compile_expression
 from orbitmq.store.bloom import Bloom
 from orbitmq.wire.bodies_client import SQL92, TAG, SubscriptionData
 from orbitmq.world.files import SystemFiles
@@ -221,3 +228,38 @@ def test_their_number_is_bounded(
         table.register(f"G{number}", [wanted("a = 1")])
     assert len(table) == 2
     assert "group G2 gets none" in caplog.text
+
+
+def test_a_heartbeat_with_many_expressions_is_taken_in_piece_by_piece(
+    table: FilterTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Symptom: 1,000 new expressions in one heartbeat stopped the broker for four seconds; those
+    that did not compile cost as much, each time."""
+    compiled: list[str] = []
+
+    def compiles(text: str) -> Expression:
+        compiled.append(text)
+        return compile_expression(text)
+
+    monkeypatch.setattr(filters, "compile_expression", compiles)
+    text = "a = '" + "x" * 1_000 + "'"
+    wants = [wanted(f"{text} OR b = {number}", topic=f"T{number}") for number in range(100)]
+    wants.insert(1, wanted(f"no expression {'?' * 8_000}", topic="Wrong"))
+    counts: list[int] = []
+    while len(counts) < 6:
+        left = table.register("G", wants)
+        assert left >= 0
+        counts.append(len(table))
+        assert sum(map(len, compiled)) <= COMPILED_CHARS_MAX
+        compiled.clear()
+    assert counts[0] < counts[1] < counts[-1] == 100
+
+
+def test_what_is_known_already_costs_a_heartbeat_nothing(table: FilterTable) -> None:
+    assert table.register("G", [wanted("a = 1")], 100) == 100 - len("a = 1")
+    assert table.register("G", [wanted("a = 1")], 100) == 100
+    assert table.register("G", [wanted("a = 1", version=2)], 100) == 100
+    assert table.register("G", [wanted("a = 22", version=3)], 5) == 5
+    assert found(table).expression == "a = 1", "the old one stays until the new one is taken in"
+    assert table.register("G", [wanted("a = 22", version=3)], 6) == 0
+    assert found(table).expression == "a = 22"

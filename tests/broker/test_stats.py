@@ -116,6 +116,16 @@ def test_rates_are_those_of_the_last_ten_seconds_minute_and_ten_minutes(figures:
     assert [rate.put for rate in figures.stats.rates(660.0)] == [0.0, 0.0, 0.0]
 
 
+def test_pulls_that_found_or_missed_and_what_they_got_are_rates_of_their_own(
+    figures: Figures,
+) -> None:
+    figures.stats.note_got("A", "G", 32, 3200)
+    figures.stats.note_got("A", "G", 8, 800)
+    figures.stats.note_missed()
+    ten_s = figures.stats.rates(1.0)[0]
+    assert (ten_s.got, ten_s.found, ten_s.missed) == (40.0, 2.0, 1.0)
+
+
 def test_a_new_day_keeps_the_totals_of_the_morning(figures: Figures) -> None:
     figures.put("A", 5)
     figures.stats.note_day(20260101)

@@ -9,12 +9,13 @@ import msgspec
 
 from orbitmq.config import BrokerSettings
 from orbitmq.net.turn import Turn
-from orbitmq.wire.command import Command
+from orbitmq.wire.command import Command, encode_command
 from orbitmq.wire.record import scan_records
 from orbitmq.world.net import run
 from tests.behaviour.requests import pull_request, send_request
 from tests.broker.running import Running, begin
 from tests.broker.slow_disk import SlowDisk
+from tests.net.running import connected
 
 SYNC = BrokerSettings(
     listen_port=0, mapped_file_size_commit_log=1 << 20, flush_disk_type="SYNC_FLUSH"
@@ -111,6 +112,18 @@ def test_a_message_that_does_not_wait_is_answered_at_once(tmp_path: Path) -> Non
     with_broker(tmp_path, use)
 
 
+def test_a_message_that_is_given_back_does_not_wait_for_the_disk(tmp_path: Path) -> None:
+    async def use(running: Running, files: SlowDisk) -> None:
+        sent = await running.call(send_request("T", b"again"))
+        log_offset = int(sent.fields["msgId"][-16:], 16)
+        files.gate.clear()
+        answer = await running.ask(36, offset=log_offset, group="G", delayLevel=-1)
+        assert answer.code == 0
+        assert not files.gate.is_set()
+
+    with_broker(tmp_path, use)
+
+
 def refused(answer: Command) -> bool:
     return answer.code == 14 and "Input/output error" in (answer.remark or "")
 
@@ -159,3 +172,33 @@ def test_sends_are_refused_while_too_much_of_the_log_is_not_synced(tmp_path: Pat
 
     settings: Any = {"flush_disk_type": "ASYNC_FLUSH", "unsynced_bytes_max": 1 << 20}
     with_broker(tmp_path, use, msgspec.structs.replace(SYNC, **settings))
+
+
+def test_a_pull_does_not_wait_for_the_sync_of_others_messages(tmp_path: Path) -> None:
+    """Symptom: a pull that was read in the same turn as another connection's send had to wait for
+    the disk."""
+
+    async def use(running: Running, files: SlowDisk) -> None:
+        port = int(running.broker.address.rpartition(":")[2])
+        context = running.broker._context
+        async with connected(port) as sender, connected(port) as puller:
+            for client in (sender, puller):
+                client.ask(send_request("T", b"old"))
+                assert (await client.answer()).code == 0
+            by_port = {one.peer_address[1]: one for one in context._origins}
+            ours = [
+                by_port[client.writer.get_extra_info("sockname")[1]] for client in (sender, puller)
+            ]
+            puller.ask(pull_request("T", "G", 0))
+            assert (await puller.answer()).code == 0, "the hot path knows the group now"
+            files.gate.clear()
+            # Two reads of one turn, as two connections bring them.
+            context.read_frames(ours[0], encode_command(send_request("T", b"new")), 0)
+            context.read_frames(ours[1], encode_command(pull_request("T", "G", 0)), 0)
+            pulled = await asyncio.wait_for(puller.answer(), UNTIL_S)
+            bodies = [record.body for record in scan_records(pulled.body)]
+            assert bodies == [b"old", b"old"]
+            files.gate.set()
+            assert (await sender.answer()).code == 0
+
+    with_broker(tmp_path, use)

@@ -110,7 +110,7 @@ def test_above_the_limit_no_topic_is_made_and_known_ones_can_be_changed(
         async with running(tmp_path, turn, SETTINGS) as site:
             assert (await make(site, "Orders")).code == 0
             topics = site.broker._context.topics
-            count = len(topics.snapshot().topic_config_table)
+            count = len(topics.snapshot().configs)
             monkeypatch.setattr(topics_module, "TOPIC_COUNT_MAX", count)
             refused = await make(site, "One")
             assert refused.code == 1
@@ -164,7 +164,7 @@ def test_queues_of_topics_that_are_no_more_are_cleaned_up(tmp_path: Path) -> Non
         async with running(tmp_path, turn, SETTINGS) as site:
             await site.call(send_request("Orders"))
             context = site.broker._context
-            context.topics._configs.pop("Orders")  # what nobody does here
+            context.topics._rows.remove("Orders")  # what nobody does here
             for code in (306, 316):
                 assert (await site.ask(code)).code == 0
                 assert context.store.find_queue("Orders", 0) is None

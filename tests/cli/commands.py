@@ -32,11 +32,14 @@ def run_command(module: str, *arguments: str, folder: Path) -> subprocess.Comple
 class Running:
     """A command that serves."""
 
-    def __init__(self, module: str, *arguments: str, folder: Path) -> None:
+    def __init__(
+        self, module: str, *arguments: str, folder: Path, open_files_max: int | None = None
+    ) -> None:
         self.errors = folder / "stderr.txt"
+        limited = ["sh", "-c", f'ulimit -n {open_files_max} && exec "$@"', "sh"]
         with open(self.errors, "wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
+                [*(limited if open_files_max else []), sys.executable, "-m", module, *arguments],
                 cwd=folder,
                 env=environment(folder),
                 stdout=subprocess.PIPE,

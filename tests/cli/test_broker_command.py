@@ -122,6 +122,26 @@ def test_two_brokers_of_one_cluster_share_a_topic(tmp_path: Path) -> None:
             assert set(clusters["DefaultCluster"]) == set(addresses)
 
 
+def test_when_a_name_server_is_lost_routes_are_learned_from_the_other(tmp_path: Path) -> None:
+    with namesrv(tmp_path / "n1") as lost, namesrv(tmp_path / "n2") as left:
+        addresses = [address_of(one.line(), "namesrv") for one in (lost, left)]
+        file = tmp_path / "broker.conf"
+        file.write_text(f"namesrvAddr={addresses[1]}\n")
+        words = ("-n", ";".join(addresses), "-c", str(file), "--listenPort", "0")
+        with Running(MQBROKER, *words, folder=tmp_path) as running:
+            broker_address = running.line().partition(", ")[2].partition("]")[0]
+            for one in addresses:
+                assert brokers_of(one) == {"broker-a": broker_address}
+            lost.stop(signal.SIGKILL)
+            with WireClient(broker_address) as client, WireClient(addresses[1]) as names:
+                fill(client, "Orders", [b"x"])
+                await_claim(
+                    lambda: names.ask(105, topic="Orders").code == 0,
+                    "the other knows the new topic",
+                    PATIENCE_S,
+                )
+
+
 def test_a_broker_without_any_reachable_name_server_says_so_and_serves(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # not listening: connections are refused
@@ -232,7 +252,7 @@ def test_a_log_on_another_disk_is_a_link_in_the_store_folder(tmp_path: Path) -> 
                 answer = client.call(send_request("Orders", b"x"))
                 assert answer.fields["queueOffset"] == count
             assert running.stop() == 0
-    assert (tmp_path / "disk" / f"{0:020d}").exists()
+    assert (tmp_path / "disk" / f"{0:020d}").stat().st_size == 131_072
 
 
 @pytest.mark.parametrize(

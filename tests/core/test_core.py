@@ -59,7 +59,7 @@ def test_a_send_stages_a_whole_record_with_every_field(core: ModuleType, code: i
     assert (record.queue_id, record.queue_offset, record.log_offset) == (2, 0, 0)
     assert (record.flag, record.sys_flag, record.born_ms) == (3, 0, 1699999999999)
     assert (record.born_host, record.store_host, record.store_ms) == (BORN, STORE, NOW_MS)
-    assert record.properties == b"UNIQ_KEY\x01ABC\x02TAGS\x01TagA\x02CLUSTER\x01DefaultCluster\x02"
+    assert record.properties == b"UNIQ_KEY\x01ABC\x02TAGS\x01TagA\x02CLUSTER\x01DefaultCluster"
     (answer,) = answers_of(result)
     assert (answer.code, answer.opaque, answer.is_response) == (0, 77, True)
     assert answer.fields == {
@@ -85,8 +85,8 @@ def test_wait_true_is_not_stored_and_properties_are_closed(core: ModuleType) -> 
     state = new_state()
     read(core, state, send_frame(i="WAIT\x01true\x02KEYS\x01k") + send_frame(i="XWAIT\x01true\x02"))
     first, second = scan_records(publish(state))
-    assert first.properties == b"KEYS\x01k\x02CLUSTER\x01DefaultCluster\x02"
-    assert second.properties == b"XWAIT\x01true\x02CLUSTER\x01DefaultCluster\x02"
+    assert first.properties == b"KEYS\x01k\x02CLUSTER\x01DefaultCluster"
+    assert second.properties == b"XWAIT\x01true\x02CLUSTER\x01DefaultCluster"
 
 
 def test_a_oneway_send_is_stored_and_not_answered(core: ModuleType) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.foreign.compat import OURS, Played, original_system, our_system
+from tests.foreign.compat_java import CLIENTS, ORIGINAL, JavaPlays
 from tests.foreign.judged import System, system_under_test
 
 # The first run fetches jars and builds programs; after that a test takes seconds.
@@ -25,6 +27,33 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """OrbitMQ, or the original that ORBITMQ_JUDGE names."""
     with system_under_test(tmp_path_factory.mktemp("system")) as judged:
         yield judged
+
+
+@pytest.fixture(scope="session")
+def compat_ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """OrbitMQ with the settings of the compatibility programs."""
+    with our_system(tmp_path_factory.mktemp("compat")) as judged:
+        yield judged
+
+
+@pytest.fixture(scope="session")
+def compat_original() -> Iterator[System]:
+    """The original 4.9.7 that the same programs are played on."""
+    with original_system("4.9.7") as judged:
+        yield judged
+
+
+@pytest.fixture(scope="session")
+def java_plays(compat_ours: System, compat_original: System) -> JavaPlays:
+    """What the Java programs stated, each run made when it is first asked for."""
+    return JavaPlays(compat_ours, compat_original)
+
+
+@pytest.fixture(params=[(c, s) for c in CLIENTS for s in (OURS, ORIGINAL)], ids="-".join)
+def java_run(request: pytest.FixtureRequest, java_plays: JavaPlays) -> Played:
+    """What one client's run stated on one system."""
+    client, system = request.param
+    return java_plays.of(client)[system]
 
 
 @pytest.fixture(scope="session")

@@ -49,6 +49,7 @@ ORIGINAL_STOP_S = 2
 TIDY_STOP_S = 25
 # A short-lived JVM on two cores: no optimising compiler, no collector threads.
 JVM_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+BINARY_HEADERS = "-Drocketmq.serialize.type=ROCKETMQ"
 # Lower than what the operating system hands to outgoing connections (from 32768).
 PORT_MIN, PORT_MAX = 10_240, 32_000
 
@@ -311,14 +312,22 @@ def java_probe(
     With `binary` the client writes its headers in the ROCKETMQ form instead of JSON, with `tls` it
     speaks TLS.
     """
-    flags = ["-Drocketmq.serialize.type=ROCKETMQ"] if binary else []
+    flags = [BINARY_HEADERS] if binary else []
     flags += ["-Dtls.enable=true"] if tls else []
     return json_lines(_java(version, "Probe", args, flags=flags, limit_s=limit_s))
 
 
-def java_program(version: str, main: str, *args: str, stdin: str = "") -> list[Line]:
+def java_program(
+    version: str,
+    main: str,
+    *args: str,
+    stdin: str = "",
+    binary: bool = False,
+    limit_s: float = 120,
+) -> list[Line]:
     """Run one of the small programs in `java/` with the classes of `version`."""
-    return json_lines(_java(version, main, args, limit_s=120, stdin=stdin))
+    flags = [BINARY_HEADERS] if binary else []
+    return json_lines(_java(version, main, args, flags=flags, limit_s=limit_s, stdin=stdin))
 
 
 def mqadmin(version: str, *args: str, limit_s: float = 120) -> str:

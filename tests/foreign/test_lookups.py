@@ -9,16 +9,21 @@ acknowledged.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.behaviour.consumers import BROKER_NAME, commit, join
 from tests.foreign.accounts import assert_accounted, assert_all_accepted, events
 from tests.foreign.admin_steps import table
+from tests.foreign.asking import await_topic
 from tests.foreign.judged import System, system_under_test
 from tests.foreign.peers import AdminOutput, Line, java_probe, mqadmin_script
 from tests.foreign.test_clients import CONSUME_LIMIT_S, Names, assert_round_trip, round_trip
+from tests.wire_client import WireClient
 
 pytestmark = pytest.mark.foreign
 
@@ -62,12 +67,24 @@ def found(system: System, fresh_name: Names) -> Found:
         "until a time": f"printMsg -t {topic} -e {stored} -d true",
     }
     commands = [[*step.split(), "-n", system.namesrv] for step in steps.values()]
-    said = dict(zip(steps, mqadmin_script("4.9.7", commands), strict=True))
+    with members(system, topic, f"{topic}_group", f"{topic}_idle"):
+        said = dict(zip(steps, mqadmin_script("4.9.7", commands), strict=True))
     # The tool leaves the body in a folder that all users of the machine share.
     path = Path(details(said["by id"])["Message Body Path"])
     body = path.read_text()
     path.unlink()
     return Found(sent, received, said, body)
+
+
+@contextmanager
+def members(system: System, topic: str, busy: str, idle: str) -> Iterator[None]:
+    """Have a member of both groups online: the tool tells only of those how far they are."""
+    with WireClient(system.broker) as client:
+        for group in (busy, idle):
+            join(client, "member@1", group, topic)
+            await_topic(system.namesrv, f"%RETRY%{group}", BROKER_NAME)
+        commit(client, idle, topic, [0] * 4)
+        yield
 
 
 def details(output: AdminOutput) -> dict[str, str]:
@@ -100,6 +117,14 @@ def test_message_is_shown_as_it_was_sent(found: Found, step: str) -> None:
     }
     assert {name: shown[name] for name in expected} == expected
     assert message["storeHost"].endswith(shown["Store Host"])
+
+
+@pytest.mark.parametrize("step", ["by unique key", "by id"])
+def test_it_is_said_which_groups_have_consumed_a_message(found: Found, step: str) -> None:
+    pattern = r"MessageTrack \[consumerGroup=(\S+), trackType=(\w+),"
+    tracks = dict(re.findall(pattern, found.said[step].out))
+    topic = found.sent["topic"]
+    assert tracks == {f"{topic}_group": "CONSUMED", f"{topic}_idle": "NOT_CONSUME_YET"}
 
 
 @pytest.mark.parametrize(("step", "end"), [("from a time", "min"), ("until a time", "max")])

@@ -226,6 +226,7 @@ def test_two_brokers_of_a_topic_are_both_in_its_route() -> None:
     )
     route = route_of(table, "T1")
     assert [queues.broker_name for queues in route.queue_datas] == ["broker-a", "broker-b"]
+    assert [queues.write_queue_count for queues in route.queue_datas] == [4, 8]
     assert [data.cluster for data in route.broker_datas] == ["C1", "C2"]
 
 

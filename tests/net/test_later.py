@@ -268,6 +268,27 @@ def test_a_paused_connection_still_gets_a_heartbeat_through(run: Run) -> None:
     run(scenario())
 
 
+def test_a_paused_connection_that_holds_half_a_frame_is_still_read(run: Run) -> None:
+    """Symptom: its heartbeats and its end went unnoticed until its pulls had timed out."""
+
+    async def scenario() -> None:
+        handle = Waiting()
+        limits = Limits(laters_pause=2, first_frame_s=0.2)
+        heartbeat = encode_command(Command(34, opaque=50))
+        async with serving(handle, limits=limits) as site:
+            async with connected(site.port) as client:
+                waiting = b"".join(encode_command(Command(11, opaque=n)) for n in range(2))
+                client.write(waiting + heartbeat[:20])
+                await until(lambda: site.traffic.pauses.value >= 1)
+                client.write(heartbeat[20:])
+                assert (await client.answer()).opaque == 50
+                client.write(heartbeat[:20])
+            await until(lambda: not site.server.connections)
+            assert sorted(handle.events) == ["cancel 0", "cancel 1"]
+
+    run(scenario())
+
+
 def test_failures_inside_a_later_are_answered_and_counted(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:

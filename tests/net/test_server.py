@@ -6,10 +6,11 @@ import pytest
 
 from orbitmq.errors import ConnectionClosed, SettingError
 from orbitmq.metrics import Registry
+from orbitmq.net.admission import DESCRIPTORS_APART
 from orbitmq.net.connection import Connection, Result
 from orbitmq.net.later import Later
 from orbitmq.net.limits import Limits
-from orbitmq.net.server import DESCRIPTORS_APART, Server
+from orbitmq.net.server import Server
 from orbitmq.net.turn import Turn
 from orbitmq.wire.command import Command, encode_command, reply_to
 from tests.net.running import HOST, PATIENCE_S, Run, connected, echo, serving, until
@@ -112,7 +113,7 @@ def test_connections_are_fewer_when_the_system_allows_fewer_descriptors(
     run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(
-        "orbitmq.net.server.allow_descriptors", lambda wanted: DESCRIPTORS_APART + 1
+        "orbitmq.net.admission.allow_descriptors", lambda wanted: DESCRIPTORS_APART + 1
     )
 
     async def scenario() -> None:

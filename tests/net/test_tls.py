@@ -7,12 +7,15 @@ import ssl
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from orbitmq.errors import ConnectFailed, SettingError
+from orbitmq.config import BrokerSettings
+from orbitmq.errors import ConnectFailed, ConnectionClosed, SettingError
 from orbitmq.net.connection import Connection, Result
 from orbitmq.net.limits import Limits
 from orbitmq.net.peer import Peer
+from orbitmq.net.serving import dial_tls_from
 from orbitmq.wire.command import Command, decode_command, encode_command, reply_to
 from orbitmq.wire.frame import FrameDecoder
 from orbitmq.world.tls import (
@@ -23,7 +26,7 @@ from orbitmq.world.tls import (
     TlsSettings,
 )
 from tests.net.certificates import DAY, Authority, Pair
-from tests.net.running import HOST, PATIENCE_S, Client, Run, connected, serving, until
+from tests.net.running import HOST, PATIENCE_S, Client, Run, Site, connected, serving, until
 
 
 class Papers:
@@ -587,3 +590,70 @@ def test_changed_files_that_cannot_serve_are_refused_once_and_the_old_ones_stay(
 
     run(scenario())
     assert "changed TLS files are not used" in caplog.text
+
+
+# --- how a broker dials, by its settings ---
+
+
+async def _is_answered(site: Site, settings: BrokerSettings) -> bool:
+    peer = Peer(site.address, site.turn, tls=dial_tls_from(settings))
+    try:
+        return (await peer.call(Command(10), PATIENCE_S)).code == 0
+    except (ConnectFailed, ConnectionClosed):
+        return False
+    finally:
+        peer.close()
+        await peer.wait_closed()
+
+
+def test_a_broker_shows_the_certificate_of_tls_client_and_checks_the_server_s(
+    run: Run, papers: Papers
+) -> None:
+    """Symptom: tls.client.* and tls.enable were accepted, and nothing obeyed them."""
+
+    async def scenario() -> None:
+        demanding = papers.settings(
+            client_auth=ClientAuth.REQUIRE, trust_cert_path=papers.authority.path
+        )
+        async with serving(tls=demanding) as site:
+            settings = BrokerSettings(
+                tls_enable=True,
+                tls_client_cert_path=papers.client.cert_path,
+                tls_client_key_path=papers.client.key_path,
+                tls_client_auth_server=True,
+                tls_client_trust_cert_path=papers.authority.path,
+            )
+            assert await _is_answered(site, settings)
+            for wrong in (
+                {"tls_enable": False},
+                {"tls_client_cert_path": "", "tls_client_key_path": ""},
+                {"tls_client_trust_cert_path": papers.stranger.path},
+            ):
+                assert not await _is_answered(site, msgspec.structs.replace(settings, **wrong))
+
+    run(scenario())
+
+
+def test_without_tls_client_a_broker_shows_what_it_serves_with_and_checks_nothing(
+    run: Run, papers: Papers
+) -> None:
+    async def scenario() -> None:
+        demanding = papers.settings(
+            client_auth=ClientAuth.REQUIRE, trust_cert_path=papers.authority.path
+        )
+        async with serving(tls=demanding) as site:
+            settings = BrokerSettings(
+                tls_server_mode="enforcing",
+                tls_server_cert_path=papers.server.cert_path,
+                tls_server_key_path=papers.server.key_path,
+                tls_client_trust_cert_path=papers.stranger.path,
+            )
+            assert await _is_answered(site, settings)
+
+    run(scenario())
+
+
+def test_half_a_pair_for_dialling_is_refused(papers: Papers) -> None:
+    half = BrokerSettings(tls_enable=True, tls_client_cert_path=papers.client.cert_path)
+    with pytest.raises(SettingError, match=r"tls\.client\.keyPath"):
+        dial_tls_from(half)

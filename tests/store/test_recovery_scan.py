@@ -194,4 +194,6 @@ def test_the_code_of_a_scheduled_message_is_when_it_is_due() -> None:
 
 
 def test_only_rolled_back_messages_are_not_indexed() -> None:
-    assert [is_indexed(flag) for flag in (0, 1, 4, 8, 12, 13)] == [True] * 4 + [False] * 2
+    key = b"KEYS\x01k"
+    assert [is_indexed(flag, key) for flag in (0, 1, 4, 8, 12, 13)] == [True] * 4 + [False] * 2
+    assert not is_indexed(0, b"A" * 32), "there is no name in it"

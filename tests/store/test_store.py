@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from orbitmq import store as store_package
 from orbitmq.core import CoreState, gather
 from orbitmq.errors import DiskFull, SyncFailed
 from orbitmq.store.options import StoreOptions
@@ -285,6 +286,36 @@ def test_the_age_of_the_unsynced_part_counts_from_its_first_byte(tmp_path: Path)
     sync(store)
     assert (store.unsynced_ms, store.tail.refusal) == (0, "")
     store.close()
+
+
+def test_fewer_dirty_pages_than_asked_for_are_synced_later_or_when_all_are_wanted(
+    tmp_path: Path,
+) -> None:
+    store = open_store(tmp_path)
+    send(store, 0, b"little")
+    assert store.begin_sync(least_pages=4) is None
+    while store.unsynced_bytes < 4 * 4_096:
+        assert store.begin_sync(least_pages=4) is None
+        send(store, 0, bytes(900))
+    enough = store.begin_sync(least_pages=4)
+    assert enough is not None
+    enough.run()
+    store.finish_sync(enough)
+    assert store.unsynced_bytes == 0
+    send(store, 0, b"one more")
+    any_byte = store.begin_sync()
+    assert any_byte is not None
+    any_byte.run()
+    store.finish_sync(any_byte)
+    store.close()
+
+
+def test_the_store_knows_nothing_of_broker_and_network() -> None:
+    folder = Path(store_package.__file__).parent
+    for path in folder.rglob("*.py"):
+        text = path.read_text()
+        assert "orbitmq.broker" not in text, path
+        assert "orbitmq.net" not in text, path
 
 
 def test_positions_that_a_failed_flush_did_not_save_are_saved_by_the_next(tmp_path: Path) -> None:

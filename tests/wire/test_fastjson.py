@@ -9,7 +9,7 @@ from orbitmq.errors import RemoteProtocolError
 from orbitmq.wire import fastjson
 from orbitmq.wire.bodies_client import MessageQueue, read_queue_key
 from orbitmq.wire.bodies_namesrv import BrokerData, KVTable, TopicList, TopicRoute
-from orbitmq.wire.fastjson import NESTING_MAX, read_json, write_json
+from orbitmq.wire.fastjson import NESTING_MAX, read_json, read_request, write_json
 
 Table = dict[str, Any]
 
@@ -147,6 +147,18 @@ def test_the_number_of_tokens_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(fastjson, "TOKEN_COUNT_MAX", 100)
     assert read_json(b"{1:[" + b"1," * 40 + b"1]}", dict[str, Any])
     assert "100 tokens" in refusal(b"{1:[" + b"1," * 60 + b"1]}")
+
+
+def test_what_a_broker_is_asked_has_tighter_limits() -> None:
+    """Symptom: one body of 1 MB that must be read tolerantly held up a broker for 0.3 s."""
+    wide = b"{" + b",".join(b'"k%d":%d' % (number, number) for number in range(100_000)) + b"}"
+    started = time.process_time()
+    with pytest.raises(RemoteProtocolError, match="more than 20000 tokens"):
+        read_request(wide, MessageQueue)
+    assert time.process_time() - started < 0.2
+    with pytest.raises(RemoteProtocolError, match="2097153 bytes, limit 2097152"):
+        read_request(b" " * 2_097_153, TopicList)
+    assert read_request(b'{"topicList":["T"],"brokerAddr":null}', TopicList).topic_list == ["T"]
 
 
 def test_long_numbers_are_refused() -> None:

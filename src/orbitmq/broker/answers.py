@@ -5,17 +5,24 @@ say why not.
 
 Rules:
 1. Our own answers are read again here, the cold way, so the hot path need not remember who asked.
+   The limits of what peers send do not hold for them: the ids of a large batch make a long header.
 2. Only answers to sends are turned; answers to pulls that wait beside them stay as they are.
 3. An answer leaves once: released, timed out or failed.
+4. Answers that cannot be turned close their own connection, which learns nothing, and hold up
+   nobody else's.
 """
 
+import logging
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 from orbitmq.net.connection import Connection, Parts
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, decode_command, encode_command, reply_to
-from orbitmq.wire.frame import FrameDecoder
+from orbitmq.wire.frame import FRAME_SIZE_MAX, FrameDecoder
+
+log = logging.getLogger(__name__)
 
 
 class _Waiting(NamedTuple):
@@ -57,7 +64,7 @@ class WaitingAnswers:
         waiting = self._waiting
         while waiting and waiting[0].deadline_s <= now_s:
             one = waiting.popleft()
-            one.connection.send_parts(as_timed_out(one.answers))
+            send_turned(one.connection, one.answers, as_timed_out)
             count += 1
         return count
 
@@ -65,7 +72,16 @@ class WaitingAnswers:
         """Answer all with a failure: the records may be there or not."""
         while self._waiting:
             one = self._waiting.popleft()
-            one.connection.send_parts(as_failed(one.answers, cause))
+            send_turned(one.connection, one.answers, lambda answers: as_failed(answers, cause))
+
+
+def send_turned(connection: Connection, answers: Parts, turn: Callable[[Parts], Parts]) -> None:
+    """Send what `turn` makes of answers; raises nothing (rule 4)."""
+    try:
+        connection.send_parts(turn(answers))
+    except Exception:  # a bug of ours: its peer must not take it for stored, nor others wait for it
+        log.exception("answers to %s could not be turned; its connection is closed", connection)
+        connection.drop("internal-error")
 
 
 def as_refused(answers: Parts, cause: str) -> Parts:
@@ -87,7 +103,7 @@ def as_timed_out(answers: Parts) -> Parts:
 def _turned(answers: Parts, code: ResponseCode, cause: str, *, keeps_fields: bool) -> Parts:
     turned: Parts = []
     for frame in FrameDecoder().feed(b"".join(answers)):
-        answer = decode_command(frame)
+        answer = decode_command(frame, header_size_max=FRAME_SIZE_MAX)
         if answer.code == ResponseCode.SUCCESS and "msgId" in answer.fields:
             answer = _with_code(answer, code, cause, keeps_fields=keeps_fields)
         turned.append(encode_command(answer))

@@ -2,9 +2,8 @@
 
 In: settings, a data folder, the loop's turn. Out: a broker that serves clients and is registered.
 
-Start: store (reads its log), tables, server, registration; then the routines that write behind,
-sync, save, expire and register again. Stop: no new requests, goodbye to the name servers, tables
-saved, store closed.
+Start: store (reads its log), tables, server; then the routines that write behind, sync, save,
+expire and register. Stop: no new requests, tables saved, goodbye to the name servers, store closed.
 
 Rules:
 1. A routine outlives its failures. A table that could not be saved is tried again.
@@ -43,6 +42,7 @@ from orbitmq.config.broker import BrokerSettings
 from orbitmq.core import CoreState
 from orbitmq.errors import MQError, SettingError
 from orbitmq.metrics import Registry
+from orbitmq.net.admission import Admission
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatch import Dispatcher
 from orbitmq.net.peer import Peer
@@ -63,6 +63,8 @@ log = logging.getLogger(__name__)
 EXPIRY_SCAN_S = 10.0
 TABLE_SAVE_S = 0.5
 CLEAN_LOOK_S = 1.0
+GOODBYE_S = 2.0
+"""So long a stop waits for name servers that do not answer: they notice by themselves."""
 MASTER_ID = 0
 VIP_PORTS_BELOW = 2
 """Java's clients, told so, send to the port 2 below the one of the route."""
@@ -94,6 +96,7 @@ class Broker:
         self.address = ""
         clock = SystemClock()
         self._cleaned_s = clock.monotonic_s()
+        self._seen_refused = 0
         options = store_options(settings)
         self._store = store or StoreOpening(settings, folder, files).run()
         core = CoreState(self._store.tail, settings.broker_cluster_name, settings.region_id)
@@ -137,6 +140,12 @@ class Broker:
             )
             for name in ("broker", "broker-vip")
         )
+        self.share_admission(self._server.admission)
+
+    def share_admission(self, admission: Admission) -> None:
+        """Count connections together with those of other servers; before the start."""
+        self._server.share(admission)
+        self._vip_server.share(admission)
 
     def keep_changes_in(self, path: Path) -> None:
         """Say which file gets settings that are changed over the network; before the start."""
@@ -151,7 +160,10 @@ class Broker:
         )
 
     async def start(self) -> None:
-        """Listen, register, and begin to keep house; returns when clients can find us."""
+        """Listen, begin to keep house, register; returns when clients can find us.
+
+        A name server that does not answer is waited for 2 s; it is told as soon as it does.
+        """
         settings = self._settings
         port = await self._server.start(
             settings.bind_address,
@@ -160,19 +172,19 @@ class Broker:
             proxies_from(settings),
         )
         await self._start_vip(port)
-        host = Host(reachable_address(settings.broker_ip1 or settings.bind_address), port)
-        slaves_host = Host(
-            reachable_address(settings.broker_ip2) if settings.broker_ip2 else host.ip,
-            settings.ha_listen_port or port + 1,
-        )
+        told = settings.broker_ip1.strip()
+        host = Host(reachable_address(told or settings.bind_address), port)
+        slaves_ip = settings.broker_ip2.strip() or told or host.ip
+        slaves_port = settings.ha_listen_port or port + 1
         self._context.settings = msgspec.structs.replace(  # shown with what was found out
             self._context.settings,
             listen_port=port,
-            broker_ip1=host.ip,
-            broker_ip2=slaves_host.ip,
-            ha_listen_port=slaves_host.port,
+            broker_ip1=told or host.ip,
+            broker_ip2=slaves_ip,
+            ha_listen_port=slaves_port,
         )
-        self.address = str(host)
+        # A name is told as it is: clients elsewhere may resolve it to another address.
+        self.address = str(Host(told or host.ip, port))
         self._context.set_store_host(host)
         self._registration = registration = Registration(
             Identity(
@@ -180,7 +192,7 @@ class Broker:
                 name=settings.broker_name,
                 broker_id=settings.broker_id,
                 address=self.address,
-                ha_address=str(slaves_host),
+                ha_address=str(Host(slaves_ip, slaves_port)),
                 advertised=str(read_advertised(settings.advertised_addresses, port) or ""),
             ),
             self._context.topics.snapshot,
@@ -192,9 +204,9 @@ class Broker:
         self._context.keeper.tell_name_servers = registration.told
         self._told_permission = settings.broker_permission
         self._context.on_settings_change.append(self._tell_permission)
-        await registration.register()
         await self._save_delays()
         self._begin_routines(registration)
+        await registration.told()
 
     def _tell_permission(self, settings: BrokerSettings) -> None:
         """Have a changed permission told with a version of its own: see Registration, rule 4."""
@@ -236,9 +248,9 @@ class Broker:
             self._context.changes.finish,
             self._delays.stop,
             self._end_routines,
-            self._say_goodbye,
             self._mark_offsets,
             self._save_tables,
+            self._say_goodbye,
             self._context.close,
             self._sync_delays,
             self._close_store,
@@ -256,7 +268,7 @@ class Broker:
 
     async def _say_goodbye(self) -> None:
         if self._registration is not None:
-            await self._registration.unregister()
+            await self._registration.unregister(GOODBYE_S)
 
     async def _close_store(self) -> None:
         self._store.close()
@@ -289,9 +301,13 @@ class Broker:
         await asyncio.shield(work)
 
     async def _clean_if_due(self) -> None:
-        """Look for old files now and then, and every second while the disk is too full."""
-        now_s = self._context.clock.monotonic_s()
-        is_full = self._store.refusal_kind is RefusalKind.DISK
+        """Look for old files now and then, and every second while the disk is too full.
+
+        After a refused write, too: senders are then told the disk's figures.
+        """
+        now_s, refused = self._context.clock.monotonic_s(), self._context.refused_write_count
+        is_full = self._store.refusal_kind is RefusalKind.DISK or refused != self._seen_refused
+        self._seen_refused = refused
         interval_s = self._context.settings.clean_resource_interval / 1000
         if is_full or now_s - self._cleaned_s >= interval_s:
             self._cleaned_s = now_s
@@ -323,7 +339,7 @@ class Broker:
             await asyncio.sleep(0)
 
     async def _save_tables(self) -> None:
-        await self._context.keeper.save_all()
+        await self._context.keeper.save_behind_removals()
 
     async def _sample_stats(self) -> None:
         context = self._context

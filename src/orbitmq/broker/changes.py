@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from orbitmq.broker.store_options import check_settings
-from orbitmq.config import BrokerSettings, edit_properties, parse_properties, refusals
+from orbitmq.config import BrokerSettings, edit_properties, file_text, parse_properties, refusals
 from orbitmq.errors import RequestFailed, SettingError
 from orbitmq.metrics import Registry
 from orbitmq.net.changes import read_changes_of
@@ -75,7 +75,8 @@ class SettingChanges:
     def _contents(self, wanted: Mapping[str, str]) -> bytes:
         """Give the file with the changes; runs in a thread."""
         try:
-            return edit_properties(self._files.read(self._path) or b"", wanted).encode()
+            text, encoding = file_text(self._files.read(self._path) or b"")
+            return edit_properties(text, wanted).encode(encoding)
         except (OSError, SettingError) as error:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR, f"{self._path} cannot be changed: {error}; mend the file"

@@ -11,6 +11,7 @@ Rules:
    ones).
 3. A group that got or lost a member or a topic is reported once per call, however much changed.
 4. A heartbeat is taken whole or not at all: its names, expressions and numbers are checked first.
+   What a group has heard last already is not looked at again: it costs next to nothing.
 5. What a group is (its type, model, first offset) is what its latest heartbeat said.
 6. A heartbeat without subscriptions (5.x) keeps those that the group has. Whether these are still
    the client's own is told by its fingerprint, a hash that the client computes.
@@ -40,6 +41,11 @@ SILENCE_S_MAX = 120.0
 
 EXPIRE_SLICE = 2_000
 """Members that are looked at in one go: less than a millisecond's work."""
+
+GROUPS_PER_HEARTBEAT_MAX = 500
+SUBSCRIPTIONS_PER_HEARTBEAT_MAX = 2_000
+"""More would hold up everybody else. Java's groups have two subscriptions each: one is to their
+retry topic."""
 
 GROUPS_PER_CONNECTION_MAX = 5_000
 """Groups of one connection; each may make a topic and costs a table entry."""
@@ -73,6 +79,8 @@ class ConsumerGroup(msgspec.Struct):
     member_ids: list[str] | None = None
     """Every member asks for them when one has come or gone: made once, None when to be made."""
     subscriptions: dict[str, SubscriptionData] = {}
+    latest: ConsumerData | None = None
+    """What was taken in last, whole; None when a heartbeat without subscriptions came after it."""
 
 
 class Heard(NamedTuple):
@@ -91,6 +99,16 @@ class Joined(msgspec.Struct):
 
     producers: set[str] = set()
     consumers: set[str] = set()
+
+
+class _News(NamedTuple):
+    """What a heartbeat says of one group."""
+
+    consumer: ConsumerData
+    wanted: dict[str, SubscriptionData] | None
+    """Its subscriptions by topic, complete; None when it keeps those that it has."""
+    is_known: bool = False
+    """Whether the group has heard just this last."""
 
 
 class ClientTable:
@@ -151,7 +169,7 @@ class ClientTable:
         Raises LimitExceeded, or RemoteProtocolError for an expression that is none; then nothing
         of the heartbeat was taken.
         """
-        self._check(connection, heartbeat)
+        news = self._news(connection, heartbeat)
         joined = self._joined.setdefault(connection, Joined())
         for producer in heartbeat.producer_data_set:
             members = self._producers.setdefault(producer.group_name, {})
@@ -162,18 +180,18 @@ class ClientTable:
         changed: set[str] = set()
         resubscribed: set[tuple[str, str]] = set()
         is_sub_change = False
-        for consumer in heartbeat.consumer_data_set:
-            group = self._consumers.setdefault(
-                consumer.group_name, ConsumerGroup(consumer.group_name)
-            )
+        for one in news:
+            name = one.consumer.group_name
+            group = self._consumers.setdefault(name, ConsumerGroup(name))
             is_sub_change |= _is_sub_change(group, heartbeat)
             group.fingerprint = heartbeat.heartbeat_fingerprint or 0
-            if not heartbeat.without_sub:
-                renewed = _renewed_topics(group, consumer.subscription_data_set)
-                resubscribed.update((group.name, topic) for topic in renewed)
-            keeps = bool(heartbeat.without_sub)
-            if self._join(connection, consumer, member, keeps_subscriptions=keeps):
-                changed.add(group.name)
+            is_changed = self._join(connection, group, member)
+            if not one.is_known:
+                renewed = _renewed_topics(group, one.wanted or {})
+                resubscribed.update((name, topic) for topic in renewed)
+                is_changed |= self._take_in(group, one)
+            if is_changed:
+                changed.add(name)
         return Heard(changed, is_sub_change, resubscribed)
 
     def leave(
@@ -220,46 +238,82 @@ class ClientTable:
                 changed = set()
         yield changed
 
-    def _check(self, connection: Connection, heartbeat: Heartbeat) -> None:
+    def _news(self, connection: Connection, heartbeat: Heartbeat) -> list[_News]:
+        """Give what each group is told, whole and checked; raises as `heartbeat` does."""
+        self._check_groups(connection, heartbeat)
+        consumers = {data.group_name: data for data in heartbeat.consumer_data_set}
+        count = sum(len(data.subscription_data_set) for data in consumers.values())
+        if count > SUBSCRIPTIONS_PER_HEARTBEAT_MAX:
+            raise LimitExceeded(
+                f"{count} subscriptions, limit {SUBSCRIPTIONS_PER_HEARTBEAT_MAX} a heartbeat;"
+                " subscribe with several clients (instanceName)"
+            )
+        news = [
+            self._news_of(data, is_full=not heartbeat.without_sub) for data in consumers.values()
+        ]
+        new_count = sum(self._new_count(one) for one in news)
+        if new_count and self._subscription_count + new_count > SUBSCRIPTIONS_MAX:
+            raise LimitExceeded(
+                f"more than {SUBSCRIPTIONS_MAX} subscriptions at this broker; let clients that are"
+                " not needed leave, or use another broker"
+            )
+        return news
+
+    def _check_groups(self, connection: Connection, heartbeat: Heartbeat) -> None:
+        count = len(heartbeat.producer_data_set) + len(heartbeat.consumer_data_set)
+        if count > GROUPS_PER_HEARTBEAT_MAX:
+            raise LimitExceeded(
+                f"{count} groups, limit {GROUPS_PER_HEARTBEAT_MAX} a heartbeat; spread them over"
+                " several clients (instanceName)"
+            )
         joined = self._joined.get(connection, Joined())
-        producers = joined.producers | {data.group_name for data in heartbeat.producer_data_set}
-        consumers = joined.consumers | {data.group_name for data in heartbeat.consumer_data_set}
-        count = len(producers) + len(consumers)
+        producers = {data.group_name for data in heartbeat.producer_data_set}
+        consumers = {data.group_name for data in heartbeat.consumer_data_set}
+        count = len(joined.producers) + len(producers - joined.producers)
+        count += len(joined.consumers) + len(consumers - joined.consumers)
         if count > GROUPS_PER_CONNECTION_MAX:
             raise LimitExceeded(f"{count} groups, limit {GROUPS_PER_CONNECTION_MAX} a connection")
-        new = sum(len(data.subscription_data_set) for data in heartbeat.consumer_data_set)
-        if self._subscription_count + new > SUBSCRIPTIONS_MAX:
-            raise LimitExceeded(f"more than {SUBSCRIPTIONS_MAX} subscriptions at this broker")
-        for consumer in heartbeat.consumer_data_set:
-            for data in consumer.subscription_data_set:
-                complete_subscription(data)
 
-    def _join(
-        self,
-        connection: Connection,
-        consumer: ConsumerData,
-        member: Member,
-        *,
-        keeps_subscriptions: bool,
-    ) -> bool:
-        group = self._consumers[consumer.group_name]
+    def _news_of(self, consumer: ConsumerData, *, is_full: bool) -> _News:
+        known = self._consumers.get(consumer.group_name)
+        if not is_full:
+            return _News(consumer, None)
+        if known is not None and known.latest == consumer:
+            return _News(consumer, None, is_known=True)
+        wanted = {
+            data.topic: complete_subscription(data) for data in consumer.subscription_data_set
+        }
+        return _News(consumer, wanted)
+
+    def _new_count(self, news: _News) -> int:
+        """Give how many subscriptions the group does not have yet."""
+        if not news.wanted:
+            return 0
+        known = self._consumers.get(news.consumer.group_name)
+        subscriptions = known.subscriptions if known is not None else {}
+        return sum(topic not in subscriptions for topic in news.wanted)
+
+    def _join(self, connection: Connection, group: ConsumerGroup, member: Member) -> bool:
+        """Note a member's sign of life; whether it is a new one."""
+        before = group.members.get(connection)
+        self.consumer_count += before is None
+        if before is None or before.client_id != member.client_id:
+            group.member_ids = None
+        group.members[connection] = member
+        return before is None
+
+    def _take_in(self, group: ConsumerGroup, news: _News) -> bool:
+        """Let the group be as it was told; whether topics came or went."""
+        consumer = news.consumer
         group.consume_type = consumer.consume_type
         group.message_model = consumer.message_model
         group.consume_from_where = consumer.consume_from_where
         group.is_unit_mode = consumer.unit_mode
-        before = group.members.get(connection)
-        is_new = before is None
-        self.consumer_count += is_new
-        if before is None or before.client_id != member.client_id:
-            group.member_ids = None
-        group.members[connection] = member
-        if keeps_subscriptions:
-            return is_new
-        return self._subscribe(group, consumer.subscription_data_set) or is_new
+        group.latest = None if news.wanted is None else consumer
+        return news.wanted is not None and self._subscribe(group, news.wanted)
 
-    def _subscribe(self, group: ConsumerGroup, subscriptions: list[SubscriptionData]) -> bool:
+    def _subscribe(self, group: ConsumerGroup, wanted: dict[str, SubscriptionData]) -> bool:
         """Replace, add and remove; whether topics came or went."""
-        wanted = {data.topic: complete_subscription(data) for data in subscriptions}
         gone = group.subscriptions.keys() - wanted.keys()
         self._unsubscribe(group, gone)
         is_changed = bool(gone)
@@ -328,12 +382,12 @@ def _is_sub_change(group: ConsumerGroup, heartbeat: Heartbeat) -> bool:
     return group.fingerprint != heartbeat.heartbeat_fingerprint
 
 
-def _renewed_topics(group: ConsumerGroup, subscriptions: list[SubscriptionData]) -> list[str]:
+def _renewed_topics(group: ConsumerGroup, wanted: dict[str, SubscriptionData]) -> list[str]:
     """Give the topics whose subscription these replace by one that asks for other messages."""
     return [
-        data.topic
-        for data in subscriptions
-        if (known := group.subscriptions.get(data.topic)) is not None
+        topic
+        for topic, data in wanted.items()
+        if (known := group.subscriptions.get(topic)) is not None
         and data.sub_version > known.sub_version
         and (data.sub_string, data.expression_type) != (known.sub_string, known.expression_type)
     ]

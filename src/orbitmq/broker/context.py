@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from orbitmq.broker.answers import WaitingAnswers, as_refused
+from orbitmq.broker.answers import WaitingAnswers, as_refused, send_turned
 from orbitmq.broker.changes import SettingChanges
 from orbitmq.broker.clients import ClientTable
 from orbitmq.broker.cold_reads import ColdReads
@@ -33,6 +33,7 @@ from orbitmq.broker.pulls import note_outcome
 from orbitmq.broker.queue_locks import QueueLocks
 from orbitmq.broker.stats import BrokerStats
 from orbitmq.broker.store_options import cold_limits, retention_settings, set_core_limits
+from orbitmq.broker.telling import RepeatedFailure
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerSettings, change_settings
 from orbitmq.core import CoreState, Origin, Queue, handle_one_read
@@ -122,6 +123,7 @@ class Context:
         self._staged: list[tuple[Connection, Parts, bool]] = []
         self._after_write: list[Callable[[StoreError | None], None]] = []
         self._origins: dict[Connection, Origin] = {}
+        self._told_refusal = RepeatedFailure(log, clock)
         self._add_metrics(registry)
         self.overload = Overload(tables.store, turn, clock, lambda: self.settings, registry)
         turn.before_write(self.end_turn)
@@ -160,6 +162,11 @@ class Context:
             lambda: len(self.filters),
         )
 
+    @property
+    def refused_write_count(self) -> int:
+        """How often the disk refused a turn's write."""
+        return self._refused.value
+
     def change_settings(self, changes: Mapping[str, str]) -> None:
         """Put changed settings in force; raises SettingError, and then changes nothing."""
         self.settings = change_settings(self.settings, changes)
@@ -196,17 +203,18 @@ class Context:
     ) -> tuple[int, Frame | None]:
         """Let the hot core handle what it can of one read (net's ReadFrames)."""
         core, tail = self.core, self.core.tail
-        origin, now_ms = self.origin(connection), self.clock.wall_ms()
+        origin = self._origins.get(connection) or self.origin(connection)
+        now_ms = self.clock.wall_ms()
         self.overload.note_read()
         while True:
             if tail.refusal:
                 start = self.overload.refuse(connection, data, start)
             result = handle_one_read(core, data, start, origin, now_ms)
-            used, answers, log_end, _, unknown, sends, pulls = result
+            used, answers, _, _, unknown, sends, pulls = result
             self._hot_sends.value += sends
             self._hot_pulls.value += pulls
             connection.traffic.frames.value += sends + pulls
-            if log_end > tail.written_offset:
+            if sends:  # pulls beside others' sends show what is readable: they do not wait
                 self.stage_answers(connection, answers)
             elif answers:
                 connection.send_parts(answers)
@@ -245,22 +253,22 @@ class Context:
         try:
             grown = self.store.write_staged()
         except StoreError as error:
-            log.error("%s", error)
+            self._told_refusal.tell(str(error))
             self._refused.value += 1
+            _tell(after_write, error)
+            refuse = partial(as_refused, cause=str(error))
             for connection, answers, _ in staged:
-                connection.send_parts(as_refused(answers, str(error)))
-            for done in after_write:
-                done(error)
+                send_turned(connection, answers, refuse)
             self._request_rest()
             return
-        except Exception:  # what nobody foresaw: no sender may wait, none may be told "stored"
+        except Exception as error:  # what nobody foresaw: none may wait, none be told "stored"
+            _tell(after_write, StoreError(f"the log was not written: {error!r}"))
             for connection, _, _ in staged:
                 connection.drop("internal-error")
             raise
         self._write_sizes.observe(self.core.tail.written_offset - start)
         self._stored.value = self.store.message_count
-        for done in after_write:
-            done(None)
+        _tell(after_write, None)
         for connection, answers, waits_for_sync in staged:
             if self._is_sync_flush and waits_for_sync:
                 self._wait_for_sync(connection, answers)
@@ -314,6 +322,15 @@ class Context:
     def _connection_closed(self, connection: Connection) -> None:
         self._origins.pop(connection, None)
         self.on_connection_closed(connection)
+
+
+def _tell(after_write: list[Callable[[StoreError | None], None]], error: StoreError | None) -> None:
+    """Call each, whatever becomes of the others: each has something to set back."""
+    for done in after_write:
+        try:
+            done(error)
+        except Exception:  # a bug of ours
+            log.exception("what was to follow a write failed")
 
 
 def _born_host(connection: Connection) -> bytes:

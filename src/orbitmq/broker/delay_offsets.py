@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from orbitmq.broker.table import TableFile
+from orbitmq.broker.table import TableFile, written
 from orbitmq.store.store import Store
 from orbitmq.wire.names import SCHEDULE_TOPIC
 from orbitmq.world.files import Files
@@ -53,7 +53,7 @@ class DelayOffsets:
         self._store = store
         self.delays_ms = delays_ms
         """How long level 1, 2, 3 … waits."""
-        self.file = TableFile(files, folder / "delayOffset.json", self.snapshot)
+        self.file = TableFile(files, folder / "delayOffset.json", written(self.snapshot))
         saved = self.file.load(_DelayOffsetTable) or _DelayOffsetTable()
         self.saved_log_offset = saved.delivered_log_offset
         """Up to where the log is covered by the offsets of the file; None when it does not say."""

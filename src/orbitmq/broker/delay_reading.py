@@ -6,28 +6,33 @@ and each as the message that is delivered for it.
 Rules:
 1. A record counts only when it says itself that it is this number of this queue: what is damaged
    is passed over, as a pull passes over it.
-2. Passing over is decided by the record alone, so a start after a crash decides the same.
+2. Passing over is decided by the record alone, so a start after a crash decides the same. Only
+   that a topic was removed comes from elsewhere; `delay_recovery` allows for it.
 3. The entry says when a message is due. An entry that points to an extra unit does not: then it is
    the record.
 """
 
+import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from orbitmq.broker.puts import NewMessage, without_cluster
-from orbitmq.core import LogTail, Queue
+from orbitmq.broker.puts import NewMessage, again
+from orbitmq.core import LogTail, Queue, record_at
 from orbitmq.core.state import ENTRY, ENTRY_SIZE
-from orbitmq.errors import CorruptRecord
 from orbitmq.store.consume_queue import HOLE_SIZE
 from orbitmq.store.follow import due_code
 from orbitmq.store.reading import ColdLimits, ColdReader, QueueView, gather_cold
 from orbitmq.wire import properties as names
-from orbitmq.wire.expression import tag_code
-from orbitmq.wire.host import pack_host
 from orbitmq.wire.names import HALF_TOPIC, RETRY_TOPIC_LENGTH_MAX, topic_fault
 from orbitmq.wire.properties import parse_properties
-from orbitmq.wire.record import RECORD_SIZE_MIN, Record, decode_record
-from orbitmq.wire.sysflag import BORN_HOST_V6, STORE_HOST_V6
+from orbitmq.wire.record import (
+    LAYOUTS,
+    RECORD_SIZE_MIN,
+    Layout,
+    Record,
+    decode_record,
+    layout_of,
+)
 
 COLD_COUNT = 64
 COLD_BYTES = 1_048_576
@@ -51,6 +56,38 @@ class Waiting(NamedTuple):
     record: Record
 
 
+class HotRecord(NamedTuple):
+    """What delivering needs of a record in memory: reading all of it would take twice as long."""
+
+    body: bytes
+    properties: bytes
+    queue_offset: int
+    log_offset: int
+    flag: int
+    sys_flag: int
+    born_ms: int
+    born_host: bytes
+    """Packed, as it lies there."""
+    store_ms: int
+    reconsume_times: int
+
+
+def _hot_head(layout: Layout) -> struct.Struct:
+    """Give the fixed fields with those left out that walking has found or nobody needs."""
+    kept = {"flag", "born_ms", "reconsume_times", "body_size"}
+    codes = []
+    for field in layout.fields:
+        if field.name == "born_ip":
+            codes.append(f"{field.size + _PORT_SIZE}s")
+        elif field.name != "born_port":
+            codes.append(field.code if field.name in kept else f"{field.size}x")
+    return struct.Struct(">" + "".join(codes))
+
+
+_PORT_SIZE = 4
+_HEADS = {layout: _hot_head(layout) for layout in LAYOUTS}
+
+
 class ColdLook(NamedTuple):
     """What a look into the files found; offsets before `next_offset` that it lacks are lost."""
 
@@ -65,23 +102,38 @@ def hot_entry(queue: Queue, queue_offset: int) -> Entry | None:
     position = (queue_offset - queue.base_offset) * ENTRY_SIZE
     if position < 0:
         return None
-    return Entry(*ENTRY.unpack_from(queue.entries, position))
+    # Entry(…) would be a call of Python's more, twice as long as all this.
+    return tuple.__new__(Entry, ENTRY.unpack_from(queue.entries, position))
 
 
-def hot_record(tail: LogTail, queue: Queue, queue_offset: int, entry: Entry) -> Record | None:
+def hot_record(tail: LogTail, queue: Queue, queue_offset: int, entry: Entry) -> HotRecord | None:
     """Give the record of an entry whose part of the log is in memory; None when it is damaged."""
     number, position = divmod(entry.log_offset, tail.file_size)
     view = tail.views.get(number)
     if view is None or entry.size < RECORD_SIZE_MIN:
         return None
-    data = view[position : position + entry.size]
-    try:
-        record, size = decode_record(data, base_offset=entry.log_offset)
-    except CorruptRecord:
+    walked = record_at(view, position, number * tail.file_size)
+    if walked is None:
         return None
-    own = (record.topic, record.queue_id, record.queue_offset, record.log_offset, size)
-    wanted = (queue.topic, queue.queue_id, queue_offset, entry.log_offset, entry.size)
-    return record if own == wanted else None
+    log_offset, size, topic, queue_id, own_offset, sys_flag, store_ms, properties = walked
+    own = (topic, queue_id, own_offset, log_offset, size)
+    if own != (queue.topic, queue.queue_id, queue_offset, entry.log_offset, entry.size):
+        return None
+    head = _HEADS[layout_of(sys_flag)]
+    flag, born_ms, born_host, reconsume_times, body_size = head.unpack_from(view, position)
+    body_start = position + head.size
+    return HotRecord(
+        view[body_start : body_start + body_size].tobytes(),
+        properties,
+        queue_offset,
+        log_offset,
+        flag,
+        sys_flag,
+        born_ms,
+        born_host,
+        store_ms,
+        reconsume_times,
+    )
 
 
 def is_due(due_ms: int, now_ms: int, delay_ms: int) -> bool:
@@ -118,7 +170,7 @@ def read_cold(
     return ColdLook(found, gathered.next_offset)
 
 
-def due_ms_of(code: int, record: Record, delays_ms: Sequence[int]) -> int:
+def due_ms_of(code: int, record: Record | HotRecord, delays_ms: Sequence[int]) -> int:
     """Give when a record is due, by its entry's code or by itself."""
     if code >= 0:
         return code
@@ -131,7 +183,7 @@ def is_hole(entry: Entry) -> bool:
     return entry.size == HOLE_SIZE
 
 
-def delivered_message(record: Record) -> NewMessage | None:
+def delivered_message(record: Record | HotRecord) -> NewMessage | None:
     """Give the message that is delivered for a record that waits; None when it names no place.
 
     Half messages are not delivered, as in the original: only the end of a transaction does that.
@@ -145,16 +197,4 @@ def delivered_message(record: Record) -> NewMessage | None:
         return None
     if topic_fault(topic, RETRY_TOPIC_LENGTH_MAX) is not None:
         return None
-    tag = properties.get(names.TAGS)
-    return NewMessage(
-        topic=topic,
-        queue_id=int(queue_id),
-        body=record.body,
-        properties=without_cluster(text),
-        flag=record.flag,
-        sys_flag=record.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6),
-        born_ms=record.born_ms,
-        born_host=pack_host(record.born_host),
-        reconsume_times=record.reconsume_times,
-        tags_code=tag_code(tag) if tag else 0,
-    )
+    return again(record, topic, int(queue_id), text, properties.get(names.TAGS))

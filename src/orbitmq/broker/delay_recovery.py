@@ -8,11 +8,12 @@ Rules:
    belongs to, the very queue it is in.
 2. Copies of a level come in the order of its queue. Each copy must be like the message that is next
    (its properties, the cluster's name aside); one that is like none is somebody else's.
-3. Messages that cannot be delivered have no copy and are passed over.
+3. Messages that cannot be delivered have no copy and are passed over. Those of a topic that was
+   removed may have one or none.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from orbitmq.broker.delay_reading import delivered_message, read_cold
 from orbitmq.core import Walked
@@ -45,9 +46,16 @@ def find_copies(log: LogReader, start: int, end: int) -> Copies:
 
 
 def behind_delivered(
-    reader: ColdReader, view: QueueView, queue_offset: int, copies: deque[int]
+    reader: ColdReader,
+    view: QueueView,
+    queue_offset: int,
+    copies: deque[int],
+    removed_end: Callable[[str], int],
 ) -> int:
-    """Give the first offset from `queue_offset` on whose message none of `copies` is for."""
+    """Give the first offset from `queue_offset` on whose message none of `copies` is for.
+
+    `removed_end` gives where the log ended when a topic was removed.
+    """
     offset = queue_offset
     while copies and offset < view.readable_offset:
         look = read_cold(reader, view, offset, None)
@@ -55,9 +63,11 @@ def behind_delivered(
             message = delivered_message(waiting.record)
             if message is None:
                 continue
-            if not _take(copies, _likeness(parse_properties(message.properties))):
+            record = waiting.record
+            if _take(copies, _likeness(parse_properties(message.properties))):
+                queue_offset = record.queue_offset + 1
+            elif record.log_offset >= removed_end(message.topic):
                 return queue_offset
-            queue_offset = waiting.record.queue_offset + 1
         if look.next_offset <= offset:
             break
         offset = look.next_offset

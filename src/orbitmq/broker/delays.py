@@ -11,7 +11,9 @@ Rules:
 2. Each level is delivered in the order of its queue. When the store takes nothing, the level waits
    and tries again; a message that cannot be delivered at all is counted, logged and passed over.
 3. What memory holds is delivered on the loop, a few messages a turn; the rest is read in a thread.
-4. A level's offset moves when the copy is written. With the log and `delayOffset.json` that makes
+4. A message goes with its topic when that is removed, unless it is made again in time. 4.9.7 puts
+   it into a queue without a topic; here that would bring the topic back at the next start.
+5. A level's offset moves when the copy is written. With the log and `delayOffset.json` that makes
    delivery happen once, whatever ends the process: see `delay_offsets` and `delay_recovery`.
 """
 
@@ -23,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from orbitmq.broker.delay_reading import (
     COLD_COUNT,
     ColdLook,
+    HotRecord,
     delivered_message,
     due_ms_of,
     hot_entry,
@@ -33,6 +36,7 @@ from orbitmq.broker.delay_reading import (
 )
 from orbitmq.broker.delay_recovery import behind_delivered, find_copies
 from orbitmq.broker.puts import put
+from orbitmq.broker.turn_share import SLICE_S, share_s
 from orbitmq.core import Queue
 from orbitmq.errors import RequestFailed, StoreError
 from orbitmq.metrics import Registry
@@ -52,10 +56,11 @@ RETRY_S = 0.1
 """How long a level waits after the store has refused."""
 
 READ_RETRY_S = 1.0
-TURN_COUNT = 50
-"""Messages delivered in one turn: one or two milliseconds."""
+TURN_COUNT_LEAST, TURN_COUNT_MAX = 50, 256
+"""Delivering takes its share of a turn (`turn_share`), but so many messages are delivered at least,
+or at most; more while turns are long. Each level that has some that are due gets as much."""
 SHARE_LEAST = 4
-"""Those of each level, when many levels have some that are due."""
+"""Messages of a share, however many levels there are."""
 
 SKEWS_MAX = 10_000
 TOLD_MAX = 100
@@ -131,6 +136,8 @@ class Delays:
         self._threads = Threads(1, "delay")
         self._timer: asyncio.Handle | None = None
         self._timer_s = 0.0
+        self._wanted_s = 0.0
+        """When the next look is wanted: how late it comes says how long the loop's turns are."""
         self._recovery: asyncio.Task[None] | None = None
         self._reads: set[asyncio.Future[ColdLook]] = set()
         self._batch: list[_Step] | None = None
@@ -153,7 +160,9 @@ class Delays:
         )
 
     def start(self) -> None:
-        """Find out what was delivered before the last stop, then begin to deliver."""
+        """Find out what was delivered before the last stop, then begin to deliver; once."""
+        if self._recovery is not None:
+            return
         context = self._context
         self._levels = [
             _Level(number, delay_ms, context.store.queue(SCHEDULE_TOPIC, number - 1))
@@ -186,7 +195,9 @@ class Delays:
                 break
             except StoreError as error:
                 log.error("delayed messages wait: what was delivered cannot be read: %s", error)
-                await asyncio.sleep(READ_RETRY_S)
+            except Exception:  # a bug of ours: without this task nothing would ever be delivered
+                log.exception("delayed messages wait: finding out what was delivered failed")
+            await asyncio.sleep(READ_RETRY_S)
         delays.note_recovered()
         for level in self._levels:
             level.next_offset = delays.find(level.number)
@@ -208,7 +219,9 @@ class Delays:
         def find() -> dict[int, int]:
             copies = find_copies(store.log, first, end)
             return {
-                number: behind_delivered(store.reader, view, offset, copies[number])
+                number: behind_delivered(
+                    store.reader, view, offset, copies[number], store.removals.end_of
+                )
                 for number, (view, offset) in views.items()
                 if number in copies
             }
@@ -243,6 +256,7 @@ class Delays:
                 return
             self._timer.cancel()
         self._timer_s = at_s
+        self._wanted_s = self._context.clock.monotonic_s() + delay_s
         self._timer = (
             loop.call_later(delay_s, self._look) if delay_s else loop.call_soon(self._look)
         )
@@ -251,26 +265,44 @@ class Delays:
         """Deliver what is due, as much as one turn may take; look again when more is."""
         self._timer = None
         self._batch = None
+        try:
+            wait_s = self._deliver_due()
+        except Exception:  # a bug of ours: others' messages must come all the same
+            log.exception("delivering delayed messages failed; it is tried again")
+            wait_s = LOOK_S
+        self._look_in(wait_s)
+
+    def _deliver_due(self) -> float:
+        """Deliver a turn's share of what is due; give in how many seconds to look again."""
         now_ms = self._context.clock.wall_ms()
-        share = max(SHARE_LEAST, TURN_COUNT // max(1, self._due_count))
+        due_count = max(1, self._due_count)
+        turn_s = share_s(self._context.clock.monotonic_s() - self._wanted_s)
+        count_max = int(TURN_COUNT_MAX * turn_s / SLICE_S)
+        shares = (max(SHARE_LEAST, TURN_COUNT_LEAST // due_count), count_max // due_count)
         self._due_count = 0
         wait_s = LOOK_S
         for level in self._levels:
-            level_wait_s = self._advance(level, now_ms, share)
+            level_wait_s = self._advance(level, now_ms, shares, turn_s / due_count)
             self._due_count += not level_wait_s
             wait_s = min(wait_s, level_wait_s)
-        self._look_in(wait_s)
+        return wait_s
 
-    def _advance(self, level: _Level, now_ms: int, count_max: int) -> float:
-        """Deliver at most `count_max` messages of a level; give in how many seconds to look again.
+    def _advance(
+        self, level: _Level, now_ms: int, counts: tuple[int, int], level_s: float
+    ) -> float:
+        """Deliver messages of a level for `level_s`, but as many as `counts` say, least and most.
 
-        It is 0 when more is due.
+        Gives in how many seconds to look again: 0 when more is due.
         """
-        queue = level.queue
-        for _ in range(count_max):
-            wait_s = level.wait_s - self._context.clock.monotonic_s()
-            if wait_s > 0:
-                return wait_s
+        queue, clock_s = level.queue, self._context.clock.monotonic_s
+        count_least, count_max = counts
+        until_s = clock_s() + level_s
+        for number in range(count_max):
+            now_s = clock_s()
+            if level.wait_s > now_s:
+                return level.wait_s - now_s
+            if now_s > until_s and number >= count_least:
+                return 0.0
             if level.is_reading:
                 return LOOK_S
             if level.next_offset < queue.min_offset:
@@ -317,12 +349,15 @@ class Delays:
 
     # --- Delivering ---
 
-    def _deliver(self, level: _Level, record: Record, late_ms: int) -> bool:
+    def _deliver(self, level: _Level, record: Record | HotRecord, late_ms: int) -> bool:
         """Stage the message; False when the level must wait."""
         next_offset = record.queue_offset + 1
         message = delivered_message(record)
         if message is None:
             self._pass_over(level, next_offset, "it does not say where it belongs")
+            return True
+        if self._is_of_removed(message.topic, record.log_offset):
+            self._pass_over(level, next_offset, f"their topic {message.topic} was removed")
             return True
         try:
             placed = put(self._context, message)
@@ -336,6 +371,13 @@ class Delays:
         self._lateness.observe(max(0, late_ms))
         self._move(level, next_offset, placed.log_offset + 1)
         return True
+
+    def _is_of_removed(self, topic: str, log_offset: int) -> bool:
+        """Whether a message was sent to a topic that was removed since and not made again."""
+        context = self._context
+        return context.topics.find(topic) is None and log_offset < context.store.removals.end_of(
+            topic
+        )
 
     def _wait(self, level: _Level, delay_s: float) -> None:
         level.wait_s = self._context.clock.monotonic_s() + delay_s

@@ -1,8 +1,7 @@
 """The filters of groups that select by expression: `consumerFilter.json`.
 
-In: the subscriptions of heartbeats, the groups that left, the file, ours or the original's. Out:
-for each topic and group its expression, since when it counts, and the bits it sets in extra units
-of queue entries.
+In: the subscriptions of heartbeats, the groups that left, the file, ours or the original's. Out: by
+topic and group its expression, since when it counts, and its bits in extra units of queue entries.
 
 Rules:
 1. Only SQL92 subscriptions have an entry, and only those whose expression compiles: to a pull
@@ -15,6 +14,7 @@ Rules:
    another setting made are made anew, where the original forgets all filters.
 5. Of messages stored before a filter, or these bits of it, was born no bit map speaks. So no birth
    lies before the store time of a message that is there, also when the clock was set back.
+6. What a heartbeat brings of new text above COMPILED_CHARS_MAX is left to the client's next one.
 """
 
 import logging
@@ -23,9 +23,9 @@ from pathlib import Path
 
 import msgspec
 
-from orbitmq.broker.table import TableFile
+from orbitmq.broker.table import TableFile, written
 from orbitmq.errors import SqlError
-from orbitmq.sql import compile_expression
+from orbitmq.sql import EXPRESSION_CHARS_MAX, compile_expression
 from orbitmq.store.bloom import Bloom
 from orbitmq.wire.bodies_client import SQL92, SubscriptionData
 from orbitmq.world.clock import Clock
@@ -38,6 +38,10 @@ RESTART_MS = 30_000
 """So long before a start its filters count as dead: the original's allowance."""
 
 FILTER_COUNT_MAX = 4_096
+
+COMPILED_CHARS_MAX = 32_768
+"""New expressions of one heartbeat, in characters: compiling them takes some 40 ms of the loop. One
+expression may have half of it."""
 
 
 class BloomBits(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -103,7 +107,7 @@ class FilterTable:
         self._dead_ms_max = dead_ms_max
         self._by_topic: dict[str, dict[str, FilterData]] = {}
         self._topics_of: dict[str, set[str]] = {}
-        self.file = TableFile(files, folder / "consumerFilter.json", self.snapshot)
+        self.file = TableFile(files, folder / "consumerFilter.json", written(self.snapshot))
         self._load()
 
     def __len__(self) -> int:
@@ -122,13 +126,46 @@ class FilterTable:
         """Give all filters of a group."""
         return [self._by_topic[topic][group] for topic in self._topics_of.get(group, ())]
 
-    def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Take in all subscriptions of a group that is there."""
+    def register(
+        self,
+        group: str,
+        subscriptions: Iterable[SubscriptionData],
+        chars_max: int = COMPILED_CHARS_MAX,
+    ) -> int:
+        """Take in all subscriptions of a group that is there; give what is left of `chars_max`."""
         wanted = {data.topic: data for data in subscriptions}
+        chars_left, late_count = chars_max, 0
         for data in wanted.values():
-            if data.expression_type == SQL92 and data.sub_string:
-                self._register(group, data)
+            if data.expression_type != SQL92 or not data.sub_string:
+                continue
+            size = min(len(data.sub_string), EXPRESSION_CHARS_MAX)  # longer ones are refused
+            cost = size if self._is_new(group, data) else 0
+            if cost > chars_left:
+                late_count += 1
+                continue
+            chars_left -= cost
+            self._register(group, data)
+        if late_count:
+            log.warning(
+                "group %s brings more new expressions than a heartbeat may (%d characters): %d of"
+                " them wait for its next one",
+                group,
+                COMPILED_CHARS_MAX,
+                late_count,
+            )
         self._let_die(group, self._topics_of.get(group, set()) - wanted.keys())
+        return chars_left
+
+    def _is_new(self, group: str, data: SubscriptionData) -> bool:
+        """Whether a subscription's expression is to be compiled."""
+        known = self.find(data.topic, group)
+        if known is None:
+            return True
+        is_same = (data.sub_string, data.expression_type) == (
+            known.expression,
+            known.expression_type,
+        )
+        return data.sub_version > known.client_version and not is_same
 
     def unregister(self, group: str) -> None:
         """Take note that the last member of a group has left."""
@@ -157,7 +194,7 @@ class FilterTable:
         elif data.sub_version <= known.client_version:
             if data.sub_version == known.client_version and known.is_dead:
                 self._put(known.alive(known.client_version))
-        elif (data.sub_string, data.expression_type) != (known.expression, known.expression_type):
+        elif self._is_new(group, data):
             self._remove(known)
             self._build(group, data)
         else:

@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from orbitmq.broker.telling import RepeatedFailure
 from orbitmq.config import BrokerSettings
 from orbitmq.core import Queue
 from orbitmq.errors import StoreError
@@ -33,6 +34,10 @@ reads back little more than this."""
 
 THOROUGH_BYTES = 512 * 1_048_576
 """So much may the log grow before they are synced, too: what the start reads after a power cut."""
+
+THOROUGH_FILES = 2
+"""With small files it is so many: only files before the synced mark can be removed, and a small
+disk would be full before the first one."""
 
 LOOK_S = 0.05
 REMOVAL_RETRY_S = 1.0
@@ -61,6 +66,8 @@ class Flusher:
         self._waiting_flush: FlushJob | None = None
         self._removal_waiting: list[asyncio.Future[None]] = []
         self._removal_due_s = 0.0
+        self._told_unwritten = RepeatedFailure(log, clock)
+        self._told_unmade = RepeatedFailure(log, clock)
         self._synced_s = self._flushed_s = self._thorough_s = clock.monotonic_s()
         self._flushed_offset = self._thorough_offset = store.tail.visible_offset
 
@@ -106,9 +113,10 @@ class Flusher:
         job = self._store.begin_removal()
         if job is not None:
             self._run(self._flush_thread, job.run, lambda _: self._removal_done(job))
+        elif self._store.is_halted:
+            self._end_removal_waits(StoreError(self._store.tail.refusal))
 
     def _removal_done(self, job: RemovalJob) -> None:
-        waiting, self._removal_waiting = self._removal_waiting, []
         error: StoreError | None = None
         try:
             self._store.finish_removal(job)
@@ -117,9 +125,12 @@ class Flusher:
             self._removal_due_s = self._clock.monotonic_s() + REMOVAL_RETRY_S
             log.error("files of removed topics could not be removed, will try again: %s", error)
         if error is None and self._store.is_removing:  # more were removed meanwhile
-            self._removal_waiting = waiting
             self._remove()
             return
+        self._end_removal_waits(error)
+
+    def _end_removal_waits(self, error: StoreError | None) -> None:
+        waiting, self._removal_waiting = self._removal_waiting, []
         for future in [future for future in waiting if not future.done()]:
             future.set_exception(error) if error is not None else future.set_result(None)
 
@@ -149,7 +160,8 @@ class Flusher:
         )
         thorough_ms = (now_s - self._thorough_s) * 1000
         thorough_grown = offset - self._thorough_offset
-        is_thorough = thorough_grown >= THOROUGH_BYTES or bool(
+        grown_max = min(THOROUGH_BYTES, THOROUGH_FILES * self._store.tail.file_size)
+        is_thorough = thorough_grown >= grown_max or bool(
             thorough_grown and thorough_ms >= settings.flush_consume_queue_thorough_interval
         )
         if is_due or is_thorough:
@@ -213,7 +225,7 @@ class Flusher:
         try:
             self._store.finish_flush(job)
         except StoreError as error:
-            log.error("queue and index entries could not be written: %s", error)
+            self._told_unwritten.tell(f"queue and index entries could not be written: {error}")
             return
         self._flushed_offset = job.mark.log_offset
         if job.is_thorough:
@@ -224,7 +236,7 @@ class Flusher:
     def _reserve_done(self, error: BaseException | None) -> None:
         if error is not None:
             self._store.reserve_failed(error)
-            log.warning("the next log file could not be made ahead: %s", error)
+            self._told_unmade.tell(f"the next log file could not be made ahead: {error}")
 
     def _run(
         self,

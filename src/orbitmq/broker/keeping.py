@@ -4,9 +4,10 @@ In: changes of tables, topics that were removed. Out: saved files; answers that 
 
 Rules:
 1. Tables are saved one at a time, in a thread; a failed save is due again (table.py).
-2. The answer to an operator's change comes when tables are saved, the files of removed topics are
-   gone and name servers were told, in this order: after a kill a topic that was being removed is
-   there with all it had, or gone.
+2. The answer to an operator's change comes when the files of removed topics are gone, tables are
+   saved and name servers were told, in this order: after a kill a topic that was being removed is
+   there with all it had, there with its settings and empty, or gone. Tables first would let it come
+   back as what its files say: its settings and its groups' offsets would be lost.
 3. Name servers that are slow or away hold up no answer for long: they learn of it later.
 """
 
@@ -14,9 +15,10 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 
 from orbitmq.broker.table import TableFile
-from orbitmq.errors import MQError
+from orbitmq.errors import MQError, StoreError
 from orbitmq.net.later import Later
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, reply_to
@@ -54,6 +56,12 @@ class Keeper:
         if first is not None:
             raise first
 
+    async def save_behind_removals(self) -> None:
+        """Save every table, once the files of removed topics are gone or cannot go (rule 2)."""
+        with suppress(StoreError):  # told by who tries it again; the tables do not wait for that
+            await self._finish_removals()
+        await self.save_all()
+
     async def save(self, file: TableFile) -> None:
         """Save one table if it has changed; afterwards what it was at the call is in its file."""
         async with self._lock:
@@ -90,8 +98,8 @@ class Keeper:
 
     async def _keep(self, request: Command, reply: Command, later: Later) -> None:
         try:
-            await self.save_all()
             await self._finish_removals()
+            await self.save_all()
         except (MQError, OSError) as error:
             remark = f"the change is in force but could not be saved: {error}"
             later.answer(reply_to(request, ResponseCode.SYSTEM_ERROR, remark))

@@ -6,7 +6,7 @@ Rules:
 1. A held pull is looked up again when its queue grows, and once more, without holding, at its end.
 2. When what came does not pass its filter, it goes on waiting behind it: nothing is scanned twice.
 3. One look takes no longer than `selecting.LOOK_S`; what it did not get to is left to the client's
-   next pull. Looks for many held pulls are made in slices of SLICE_S: others get their turn.
+   next pull. Looks for many held pulls are made in slices: others get their turn (`turn_share`).
 4. Their number is bounded by net (see net.later); a closed connection takes its own along.
 5. When the group's expression changes, its held pulls are answered: the next ones ask by the new.
 6. Without longPollingEnable a pull waits shortPollingTimeMills and is looked up at its end only.
@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from orbitmq.broker.pulls import Pull, found_parts
 from orbitmq.broker.selecting import look
+from orbitmq.broker.turn_share import share_s
 from orbitmq.core import CoreState, Gathered, PullStatus, Queue
 from orbitmq.net.connection import Parts
 from orbitmq.net.later import Later
@@ -25,7 +26,6 @@ from orbitmq.wire.command import reply_to
 from orbitmq.world.clock import Clock
 
 HELD_PER_QUEUE_MAX = 4_096
-SLICE_S = 0.002
 
 
 class HeldPull:
@@ -52,6 +52,8 @@ class LongPolls:
         self._held: dict[Queue, dict[HeldPull, None]] = {}
         self._due: dict[HeldPull, None] = {}
         self._is_slicing = False
+        self._sliced_s = 0.0
+        """When the last slice was left unfinished."""
 
     def __len__(self) -> int:
         """How many pulls are held."""
@@ -99,14 +101,15 @@ class LongPolls:
 
     def _look_at_due(self) -> None:
         """Look for those that are due, for a while; the others come in the loop's next turn."""
+        now_s = self._clock.monotonic_s()
+        deadline_s = now_s + share_s(now_s - self._sliced_s if self._is_slicing else 0.0)
         self._is_slicing = False
-        deadline_s = self._clock.monotonic_s() + SLICE_S
         while self._due:
             held = next(iter(self._due))
             del self._due[held]
             self._look_for(held)
-            if self._due and self._clock.monotonic_s() > deadline_s:
-                self._is_slicing = True
+            if self._due and (now_s := self._clock.monotonic_s()) > deadline_s:
+                self._is_slicing, self._sliced_s = True, now_s
                 asyncio.get_running_loop().call_soon(self._look_at_due)
                 return
 

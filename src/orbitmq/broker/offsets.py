@@ -55,7 +55,7 @@ class OffsetTable:
         self._lower_count = 0
         self._seen: dict[str, dict[int, int]] = {}
         """The table as it was last looked at; this is what is saved."""
-        self.file = _OffsetFile(files, folder / "consumerOffset.json", lambda: self._seen)
+        self.file = TableFile(files, folder / "consumerOffset.json", self._seen_contents)
         saved = self.file.load(_OffsetTable)
         for key, queues in (saved.offset_table if saved is not None else {}).items():
             known = {queue_id: offset for queue_id, offset in queues.items() if offset >= 0}
@@ -231,25 +231,12 @@ class OffsetTable:
         rows = list(self._core.offsets.items())
         return lambda: _encode((key, dict(queues)) for key, queues in rows)
 
+    def _seen_contents(self) -> Callable[[], bytes]:
+        seen = self._seen  # replaced as a whole, never changed: a thread may write it
+        return lambda: _encode(seen.items())
+
     def _copy(self) -> dict[str, dict[int, int]]:
         return {key: dict(queues) for key, queues in self._core.offsets.items()}
-
-
-class _OffsetFile(TableFile):
-    """The table's file. What is saved is never changed again, so a thread may write it out."""
-
-    def __init__(
-        self, files: Files, path: Path, seen: Callable[[], dict[str, dict[int, int]]]
-    ) -> None:
-        super().__init__(files, path, lambda: _OffsetTable(offset_table=seen()))
-        self._seen = seen
-
-    def take(self) -> Callable[[], None] | None:
-        if not self._is_marked:
-            return None
-        self._is_marked = False
-        seen = self._seen()
-        return lambda: self._save(_encode(seen.items()))
 
 
 def _encode(rows: Iterable[tuple[str, dict[int, int]]]) -> bytes:

@@ -5,13 +5,15 @@ which the hot path obeys, and quick answers with code 2 that name the cause and 
 
 Rules:
 1. The loop is behind when one turn of it has lasted longer than waitTimeMillsInSendQueue: what is
-   read after that has waited so long at least. It ends with the turn.
+   read after that has waited so long at least. It ends with the turn. With
+   brokerFastFailureEnable=false nobody is refused for that, and senders wait as long as it takes.
 2. Memory is short when the process's own is above memoryBytesMax. It ends at the next look.
 3. A refusal costs less than what it refuses, else refusing would not help.
 4. Nothing is done per message while there is no overload; one clock is read per read.
 """
 
 import asyncio
+import math
 import struct
 from collections.abc import Callable
 
@@ -102,7 +104,7 @@ class Overload:
         now_s = self._now_s()
         if not self._began_s:
             self._began_s = now_s
-            self._late_s = now_s + self._settings().wait_time_mills_in_send_queue / 1000
+            self._late_s = now_s + self._patience_s()
             self._turn.request()
         elif now_s > self._late_s and not self._is_behind:
             self._is_behind = True
@@ -114,6 +116,12 @@ class Overload:
         if self._is_behind:
             self._is_behind = False
             self._store.note_busy(self._short_of_memory)
+
+    def _patience_s(self) -> float:
+        settings = self._settings()
+        if not settings.broker_fast_failure_enable:
+            return math.inf
+        return settings.wait_time_mills_in_send_queue / 1000
 
     def _behind_text(self, now_s: float) -> str:
         late_ms = int((now_s - self._began_s) * 1000)

@@ -10,7 +10,9 @@ Rules:
    the next, which begins at once: the last word is always the newest table, with its version.
 3. With forceRegister off, a round without a change asks first whether the name server knows this
    version already (322).
-4. While brokerPermission is not read and write, topics are registered with it as their permission,
+4. The table of ordered topics of one name server counts: that of the first in the list that
+   answers. Where their tables differ, the others' would change it back and forth.
+5. While brokerPermission is not read and write, topics are registered with it as their permission,
    as 4.9 does.
 """
 
@@ -25,8 +27,7 @@ from orbitmq.errors import MQError, RemoteProtocolError
 from orbitmq.net.peer import Peer
 from orbitmq.wire.advertised import FIELD as ADVERTISED
 from orbitmq.wire.bodies_namesrv import (
-    PERM_READ,
-    PERM_WRITE,
+    PERM_READ_WRITE,
     KVTable,
     RegisterBrokerBody,
     TopicConfigTable,
@@ -43,6 +44,7 @@ from orbitmq.wire.headers_namesrv import (
     RegisterBroker,
     UnregisterBroker,
 )
+from orbitmq.wire.ready_tables import TopicRows, write_topic_registration
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +54,6 @@ TOLD_S = 2.0
 RETRY_S = 5.0
 LOOP_TOPICS_MAX = 500
 """A body of more topics is made in a thread."""
-
-_READ_WRITE = PERM_READ | PERM_WRITE
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +76,8 @@ class _Line:
         self.changed = asyncio.Event()
         self.waiting: list[asyncio.Future[None]] = []
         self.is_failing = False
+        self.order_topics: Mapping[str, str] | None = None
+        """As it said last; None before it did."""
 
     def take_waiting(self) -> list[asyncio.Future[None]]:
         """Begin a round: whoever comes from now on waits for the next."""
@@ -90,7 +92,7 @@ class Registration:
     def __init__(
         self,
         identity: Identity,
-        topics: Callable[[], TopicConfigTable],
+        topics: Callable[[], TopicRows],
         peers: list[Peer],
         settings: Callable[[], BrokerSettings],
         on_order_topics: Callable[[Mapping[str, str]], None] = lambda _topics: None,
@@ -125,12 +127,8 @@ class Registration:
         else:
             await asyncio.Event().wait()
 
-    async def register(self) -> None:
-        """Do one round; returns when every name server has answered or failed."""
-        await asyncio.gather(*(self._round(line, is_forced=True) for line in self._lines))
-
-    async def unregister(self) -> None:
-        """Say goodbye to every name server."""
+    async def unregister(self, timeout_s: float) -> None:
+        """Say goodbye to every name server; one that does not answer in time is left alone."""
         identity = self._identity
         fields = write_header(
             UnregisterBroker(
@@ -141,9 +139,14 @@ class Registration:
             )
         )
         request = Command(RequestCode.UNREGISTER_BROKER, fields=fields)
-        await asyncio.gather(*(self._call(line, request) for line in self._lines))
-        for line in self._lines:
-            line.peer.close()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.gather(*(self._call(line, request) for line in self._lines))
+        except TimeoutError:
+            log.warning("not every name server answered the goodbye within %g s", timeout_s)
+        finally:
+            for line in self._lines:
+                line.peer.close()
 
     async def _keep(self, line: _Line) -> None:
         while True:
@@ -168,10 +171,12 @@ class Registration:
                 if not future.done():
                     future.set_result(None)
 
-    async def _register(self, line: _Line, table: TopicConfigTable) -> None:
+    async def _register(self, line: _Line, table: TopicRows) -> None:
         identity, settings = self._identity, self._settings()
-        is_big = len(table.topic_config_table) > LOOP_TOPICS_MAX
-        body = await asyncio.to_thread(_body, table, settings) if is_big else _body(table, settings)
+        if len(table.rows) > LOOP_TOPICS_MAX:
+            body, crc32 = await asyncio.to_thread(_body, table, settings)
+        else:
+            body, crc32 = _body(table, settings)
         fields = write_header(
             RegisterBroker(
                 broker_name=identity.name,
@@ -180,7 +185,7 @@ class Registration:
                 ha_server_addr=identity.ha_address,
                 broker_id=identity.broker_id,
                 compressed=settings.compressed_register,
-                body_crc32=body_crc32(body),
+                body_crc32=crc32,
             )
         )
         if identity.advertised:
@@ -191,13 +196,17 @@ class Registration:
             self._take_order_topics(line, answer.body)
 
     def _take_order_topics(self, line: _Line, body: bytes) -> None:
-        """Obey the name server's table of ordered topics."""
+        """Obey the table of ordered topics of the first name server that answers."""
         try:
-            self._on_order_topics(read_json(body, KVTable).table)
+            line.order_topics = read_json(body, KVTable).table
         except RemoteProtocolError as error:
             log.warning("name server %s: %s", line.peer.address, error.detail)
+        answering = (other.order_topics for other in self._lines if not other.is_failing)
+        order_topics = next((table for table in answering if table is not None), None)
+        if order_topics is not None:
+            self._on_order_topics(order_topics)
 
-    async def _is_needed(self, line: _Line, table: TopicConfigTable) -> bool:
+    async def _is_needed(self, line: _Line, table: TopicRows) -> bool:
         """Ask whether the name server knows another version of the table, or none."""
         identity = self._identity
         fields = write_header(
@@ -239,14 +248,19 @@ class Registration:
         line.is_failing = failure is not None
 
 
-def _body(table: TopicConfigTable, settings: BrokerSettings) -> bytes:
-    """Give the body of a register request."""
-    perm = settings.broker_permission
-    if perm & _READ_WRITE != _READ_WRITE:
-        topics = {
-            name: msgspec.structs.replace(config, perm=perm)
-            for name, config in table.topic_config_table.items()
+def _body(topics: TopicRows, settings: BrokerSettings) -> tuple[bytes, int]:
+    """Give the body of a register request and its checksum."""
+    perm, is_compressed = settings.broker_permission, settings.compressed_register
+    is_whole = perm & PERM_READ_WRITE == PERM_READ_WRITE
+    if is_whole and not is_compressed:
+        body = write_topic_registration(topics)
+        return body, body_crc32(body)
+    configs = topics.configs
+    if not is_whole:
+        configs = {
+            name: msgspec.structs.replace(config, perm=perm) for name, config in configs.items()
         }
-        table = msgspec.structs.replace(table, topic_config_table=topics)
+    table = TopicConfigTable(data_version=topics.data_version, topic_config_table=configs)
     registered = RegisterBrokerBody(topics=table, filter_server_list=[])
-    return write_register_body(registered, compressed=settings.compressed_register)
+    body = write_register_body(registered, compressed=is_compressed)
+    return body, body_crc32(body)

@@ -17,10 +17,17 @@ from typing import NamedTuple
 import msgspec
 
 from orbitmq.broker.context import Context
-from orbitmq.broker.topics import TOPIC_COUNT_MAX
+from orbitmq.broker.topics import send_queue_count
 from orbitmq.errors import RequestFailed
 from orbitmq.net.connection import Connection
-from orbitmq.wire.bodies_namesrv import PERM_READ, PERM_WRITE, SubscriptionGroupConfig, TopicConfig
+from orbitmq.wire.bodies_namesrv import (
+    PERM_READ,
+    PERM_WRITE,
+    UNIT_FLAG,
+    UNIT_SUBSCRIPTION_FLAG,
+    SubscriptionGroupConfig,
+    TopicConfig,
+)
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_client import SendMessage
@@ -32,13 +39,7 @@ from orbitmq.wire.names import (
     topic_fault,
 )
 
-READ_WRITE = PERM_READ | PERM_WRITE
 DEAD_LETTER_QUEUE_COUNT = 1
-
-UNIT = 1
-"""Topic sysFlag: the topic belongs to a unit."""
-UNIT_SUBSCRIPTION = 2
-"""Topic sysFlag: a group of a unit consumes it."""
 
 VERSION_WITH_MAX_RECONSUME_TIMES = 121
 """Clients of 3.4.9 and newer mean it when they name a greatest number of retries."""
@@ -60,8 +61,8 @@ def check_send(context: Context, header: SendMessage, connection: Connection) ->
         raise not_writable(context)
     _check_name(topic)
     config = known or _made(context, header)
-    count = max(config.read_queue_count, config.write_queue_count)
-    if header.queue_id >= count or config.write_queue_count <= 0:
+    count = send_queue_count(config)
+    if header.queue_id >= count:
         raise RequestFailed(
             ResponseCode.SYSTEM_ERROR,
             f"request queueId[{header.queue_id}] is illegal, {_shown(config)} Producer: "
@@ -94,7 +95,7 @@ def count_max_of(group: SubscriptionGroupConfig, request: Command, asked: int | 
 
 def dead_letters(context: Context, group: str) -> TopicConfig:
     """Give the topic of what a group could not consume at all, made when it is not there."""
-    return context.topics.ensure(dead_letter_topic(group), DEAD_LETTER_QUEUE_COUNT, READ_WRITE, 0)
+    return context.topics.ensure(dead_letter_topic(group), DEAD_LETTER_QUEUE_COUNT)
 
 
 def no_group(group: str) -> RequestFailed:
@@ -148,19 +149,18 @@ def _made(context: Context, header: SendMessage) -> TopicConfig:
     topic, is_retry = header.topic, is_retry_topic(header.topic)
     sys_flag = 0
     if header.unit_mode:
-        sys_flag = UNIT_SUBSCRIPTION if is_retry else UNIT
+        sys_flag = UNIT_SUBSCRIPTION_FLAG if is_retry else UNIT_FLAG
     config = context.topics.make_from_template(
         topic, header.default_topic, header.default_topic_queue_count
     )
     if config is None and is_retry:
-        return context.topics.ensure(topic, 1, READ_WRITE, sys_flag)
+        return context.topics.ensure(topic, 1, sys_flag=sys_flag)
     if config is None:
         raise RequestFailed(
             ResponseCode.TOPIC_NOT_EXIST,
             f"topic[{topic}] not exist, apply first please! It is not made by itself: "
-            f"{header.default_topic} is no template topic (autoCreateTopicEnable), "
-            f"{header.default_topic_queue_count} is no number of queues, or the broker has "
-            f"{TOPIC_COUNT_MAX} topics already",
+            f"{header.default_topic} is no template topic (autoCreateTopicEnable), or "
+            f"{header.default_topic_queue_count} is no number of queues",
         )
     if sys_flag:
         config = msgspec.structs.replace(config, topic_sys_flag=sys_flag)

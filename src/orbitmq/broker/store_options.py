@@ -53,6 +53,7 @@ def set_core_limits(core: CoreState, settings: BrokerSettings) -> None:
     """Tell the hot core how large messages and answers may be, and what answers say."""
     core.set_answer(settings.region_id, is_traced=settings.trace_on)
     core.body_size_max = min(settings.max_message_size, largest_body(core.tail.file_size))
+    core.send_from_ms = settings.start_accept_send_request_time_stamp
     core.pull_count_max = settings.max_transfer_count_on_message_in_memory
     core.pull_bytes_max = settings.max_transfer_bytes_on_message_in_memory
     core.is_pull_plain = bool(settings.broker_permission & PERM_READ) and not (

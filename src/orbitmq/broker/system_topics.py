@@ -6,7 +6,7 @@ Rule: nobody makes or deletes these by a request; `system_topic_names` says whic
 """
 
 from orbitmq.config.broker import BrokerSettings
-from orbitmq.wire.bodies_namesrv import PERM_INHERIT, PERM_READ, PERM_WRITE, TopicConfig
+from orbitmq.wire.bodies_namesrv import PERM_INHERIT, PERM_READ_WRITE, TopicConfig
 from orbitmq.wire.names import (
     BENCHMARK_TOPIC,
     OFFSET_MOVED_TOPIC,
@@ -22,26 +22,25 @@ from orbitmq.wire.names import (
 SCHEDULE_QUEUE_COUNT = 18
 """As the original gives it, whatever its levels are; a level's queue is used all the same."""
 
-_READ_WRITE = PERM_READ | PERM_WRITE
-_TEMPLATE = _READ_WRITE | PERM_INHERIT
+_TEMPLATE = PERM_READ_WRITE | PERM_INHERIT
 
 
 def system_topics(settings: BrokerSettings) -> list[TopicConfig]:
     """Give the topics that must be there; the template only where topics may be made from it."""
     cluster = settings.broker_cluster_name
     topics = [
-        _topic(SELF_TEST_TOPIC, 1, _READ_WRITE),
-        _topic(SCHEDULE_TOPIC, SCHEDULE_QUEUE_COUNT, _READ_WRITE),
-        _topic(BENCHMARK_TOPIC, 1024, _READ_WRITE),
+        _topic(SELF_TEST_TOPIC, 1, PERM_READ_WRITE),
+        _topic(SCHEDULE_TOPIC, SCHEDULE_QUEUE_COUNT, PERM_READ_WRITE),
+        _topic(BENCHMARK_TOPIC, 1024, PERM_READ_WRITE),
         _topic(cluster, 16, _template_perm(is_open=settings.cluster_topic_enable)),
         _topic(settings.broker_name, 1, _template_perm(is_open=settings.broker_topic_enable)),
-        _topic(OFFSET_MOVED_TOPIC, 1, _READ_WRITE),
-        _topic(reply_topic(cluster), 1, _READ_WRITE),
+        _topic(OFFSET_MOVED_TOPIC, 1, PERM_READ_WRITE),
+        _topic(reply_topic(cluster), 1, PERM_READ_WRITE),
     ]
     if settings.auto_create_topic_enable:
         topics.append(_topic(TEMPLATE_TOPIC, settings.default_topic_queue_nums, _TEMPLATE))
     if settings.trace_topic_enable:
-        topics.append(_topic(settings.msg_trace_topic_name, 1, _READ_WRITE))
+        topics.append(_topic(settings.msg_trace_topic_name, 1, PERM_READ_WRITE))
     return topics
 
 

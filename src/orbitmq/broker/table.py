@@ -3,7 +3,9 @@
 In: changes of the table. Out: the file, in the original's form, and its `.bak`.
 
 Rules:
-1. A change marks the table; the broker's saver writes marked tables, in a thread, one by one.
+1. A change marks the table; the broker's saver writes marked tables, in a thread, one by one. What
+   is to be written is taken on the loop, and made into bytes in the thread: a big table holds up
+   nobody.
 2. A save that fails marks the table again: what is in memory is written by the next save.
 3. For a file that is missing or empty its `.bak` is read, as the original does. One that cannot be
    read is an error that names it: nothing is overwritten because it could not be understood.
@@ -21,14 +23,27 @@ from orbitmq.world.files import Files
 
 T = TypeVar("T", bound=msgspec.Struct)
 
+Contents = Callable[[], Callable[[], bytes]]
+"""Called on the loop it takes the table as it is; what it gives may run in a thread."""
+
+
+def written(snapshot: Callable[[], msgspec.Struct]) -> Contents:
+    """Give the contents of a small table: a snapshot, which nobody changes afterwards, as JSON."""
+
+    def take() -> Callable[[], bytes]:
+        value = snapshot()
+        return lambda: write_json(value, standard=False)
+
+    return take
+
 
 class TableFile:
-    """One table's file. `snapshot` gives the value to write at any moment."""
+    """One table's file. `contents` gives what to write at any moment."""
 
-    def __init__(self, files: Files, path: Path, snapshot: Callable[[], msgspec.Struct]) -> None:
+    def __init__(self, files: Files, path: Path, contents: Contents) -> None:
         self._files = files
         self._path = path
-        self._snapshot = snapshot
+        self._contents = contents
         self._is_marked = False
 
     def load(self, body_type: type[T]) -> T | None:
@@ -68,12 +83,12 @@ class TableFile:
         if not self._is_marked:
             return None
         self._is_marked = False
-        data = write_json(self._snapshot(), standard=False)
-        return lambda: self._save(data)
+        encode = self._contents()
+        return lambda: self._save(encode)
 
-    def _save(self, data: bytes) -> None:
+    def _save(self, encode: Callable[[], bytes]) -> None:
         try:
-            self._files.replace(self._path, data, keep_backup=True)
+            self._files.replace(self._path, encode(), keep_backup=True)
         except BaseException:
             self._is_marked = True
             raise

@@ -26,6 +26,9 @@ from orbitmq.wire.names import (
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 ATTRIBUTES_MAX = 64
 ATTRIBUTE_CHARS_MAX = 1_024
+LIST_COUNT_MAX = 1_000
+"""Topics or groups in one request."""
+
 _LONG_MAX = 2**63 - 1
 _INT_MAX = 2**31 - 1
 
@@ -72,6 +75,14 @@ def check_name(topic: str, settings: BrokerSettings) -> None:
         )
     if belongs_to_system(topic, settings):
         raise _refusal(f"The topic[{topic}] is conflict with system topic.")
+
+
+def check_count(count: int, kind: str) -> None:
+    """Raise RequestFailed when so many topics or groups are too many for one request."""
+    if count > LIST_COUNT_MAX:
+        raise _refusal(
+            f"{count} {kind} in one request, limit {LIST_COUNT_MAX}; send several requests"
+        )
 
 
 def check_config(config: TopicConfig) -> None:

@@ -10,17 +10,22 @@ Rules:
 2. Every change counts up the data version and calls `on_change`, so that name servers learn of it.
 3. A topic that is removed loses its queues, here, in the hot path and in the store, in one step.
    Made again it begins with offset 0.
-4. A missing topic is made from a template topic that has the inherit bit, as the original does. No
+4. All topics together must fit one register frame: above TOPIC_COUNT_MAX, or rows.SIZE_MAX bytes as
+   registered, no new one is made, whoever asks for it. The log says so.
+5. A missing topic is made from a template topic that has the inherit bit, as the original does. No
    topic is made from TBW102 while autoCreateTopicEnable is off, whatever the file says of it.
 """
 
-from collections.abc import Callable, Collection, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
+from orbitmq.broker.rows import SIZE_MAX, Limits, Rows
 from orbitmq.broker.system_topics import system_topics
 from orbitmq.broker.table import TableFile
+from orbitmq.broker.telling import RepeatedFailure
 from orbitmq.config import BrokerSettings
 from orbitmq.core import CoreState, Queue, Topic
 from orbitmq.errors import RequestFailed
@@ -28,6 +33,7 @@ from orbitmq.store.store import Store
 from orbitmq.wire.bodies_namesrv import (
     PERM_INHERIT,
     PERM_READ,
+    PERM_READ_WRITE,
     PERM_WRITE,
     DataVersion,
     TopicConfig,
@@ -35,19 +41,25 @@ from orbitmq.wire.bodies_namesrv import (
 )
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.names import TEMPLATE_TOPIC, is_closed_to_clients, is_retry_topic
+from orbitmq.wire.ready_tables import TopicRows, write_topic_table
 from orbitmq.world.clock import Clock
 from orbitmq.world.files import Files
 
-READ_WRITE = PERM_READ | PERM_WRITE
+log = logging.getLogger(__name__)
 
 TOPIC_COUNT_MAX = 30_000
-"""Topics of one broker; above it no new one is made. All of them must fit one register frame, at up
-to 450 bytes each; compressed (compressedRegister) they need less, but a name server reads no more
-than that either."""
+"""Topics of one broker; above it no new one is made."""
 
 QUEUE_COUNT_MAX = 1_024
 """Read or write queues of one topic, as many as the original gives any of its own. A topic of an
 original's table may have more, and keeps them."""
+
+
+def send_queue_count(config: TopicConfig) -> int:
+    """Give how many queues of a topic take messages: none without write queues, as originally."""
+    if config.write_queue_count <= 0:
+        return 0
+    return max(config.read_queue_count, config.write_queue_count)
 
 
 class TopicTable:
@@ -67,55 +79,66 @@ class TopicTable:
         self._clock = clock
         self._is_auto_made = settings.auto_create_topic_enable
         self._is_writable = bool(settings.broker_permission & PERM_WRITE)
-        self._configs: dict[str, TopicConfig] = {}
+        self._rows: Rows[TopicConfig] = Rows()
+        self._ordered: set[str] = set()
+        self._told_full = RepeatedFailure(log, clock)
         self._version = DataVersion(timestamp_ms=clock.wall_ms())
         self.on_change: Callable[[], None] = lambda: None
-        self.file = TableFile(files, folder / "topics.json", self.snapshot)
+        self.file = TableFile(files, folder / "topics.json", self.contents)
         saved = self.file.load(TopicConfigTable)
         if saved is not None:
             self._version = saved.data_version
             for config in saved.topic_config_table.values():
                 self._adopt(config)
         self._add_missing(system_topics(settings))
+        if self._rows.size > SIZE_MAX:
+            log.error(
+                "the topics of this broker have %d bytes, limit %d: name servers may not take them;"
+                " delete some (deleteTopic)",
+                self._rows.size,
+                SIZE_MAX,
+            )
 
     def obey(self, settings: BrokerSettings) -> None:
         """Follow changed settings of the broker."""
         self._is_auto_made = settings.auto_create_topic_enable
         self._is_writable = bool(settings.broker_permission & PERM_WRITE)
-        for config in [config for config in self._configs.values() if config.order]:
-            self._adopt(config)
+        for name in list(self._ordered):
+            self._adopt(self._rows.values[name])
 
     def find(self, topic: str) -> TopicConfig | None:
         """Give a topic's settings."""
-        return self._configs.get(topic)
+        return self._rows.values.get(topic)
 
     def put(self, config: TopicConfig) -> None:
         """Add a topic or change its settings."""
-        if self._configs.get(config.topic_name) == config:
+        if self._rows.values.get(config.topic_name) == config:
             return
         self._adopt(config)
         self.note_change()
 
     def note_change(self) -> None:
         """Count up the version and have the table saved and told."""
+        self._count_up()
+        self.on_change()
+
+    def _count_up(self) -> None:
         self._version = DataVersion(
             counter=self._version.counter + 1,
             timestamp_ms=self._clock.wall_ms(),
             state_version=self._version.state_version,
         )
         self.file.mark()
-        self.on_change()
 
     def ensure(
-        self, topic: str, queue_count: int, perm: int = READ_WRITE, sys_flag: int = 0
+        self, topic: str, queue_count: int, perm: int = PERM_READ_WRITE, sys_flag: int = 0
     ) -> TopicConfig:
         """Give a topic's settings; made with these when it is not there (retry, dead letters).
 
         Raises RequestFailed when there are too many topics.
         """
-        config = self._configs.get(topic)
+        config = self._rows.values.get(topic)
         if config is None:
-            self.check_room(1)
             config = TopicConfig(
                 topic_name=topic,
                 read_queue_count=queue_count,
@@ -123,49 +146,59 @@ class TopicTable:
                 perm=perm,
                 topic_sys_flag=sys_flag,
             )
+            self.check_room([config])
             self.put(config)
         return config
 
-    def check_room(self, new_count: int) -> None:
-        """Raise RequestFailed when so many new topics are too many."""
-        if len(self._configs) + new_count > TOPIC_COUNT_MAX:
-            raise RequestFailed(
-                ResponseCode.SYSTEM_ERROR,
-                f"this broker has {len(self._configs)} topics, limit {TOPIC_COUNT_MAX}; delete some"
-                " (deleteTopic), or make the topic at another broker",
-            )
+    def check_room(self, configs: Iterable[TopicConfig]) -> None:
+        """Raise RequestFailed, and say so in the log, when there is no room for these topics."""
+        limits = Limits(
+            "topics",
+            TOPIC_COUNT_MAX,
+            SIZE_MAX,
+            "delete some (deleteTopic), or make the topic at another broker",
+        )
+        fault = self._rows.room_fault({config.topic_name: config for config in configs}, limits)
+        if fault is not None:
+            self._told_full.tell(fault)
+            raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
 
     def remove(self, topics: Collection[str]) -> None:
         """Take topics out, with their queues; what is not there is passed over.
 
         The store's files of them go with its next removal.
         """
-        self._store.remove_topics(topics)
-        count = len(self._configs)
+        counts = self._store.queue_counts()
+        self._store.remove_topics([name for name in topics if name in counts or self.find(name)])
+        removed = [self._rows.remove(topic) for topic in topics]
         for topic in topics:
-            self._configs.pop(topic, None)
+            self._ordered.discard(topic)
             self._core.topics.pop(topic, None)
-        if len(self._configs) < count:
+        if any(removed):
             self.note_change()
 
     def set_order_topics(self, ordered: Mapping[str, str]) -> None:
-        """Let the topics that a name server calls ordered be so, and no others."""
-        changed = [
-            config for name, config in self._configs.items() if config.order != (name in ordered)
-        ]
-        for config in changed:
-            self._adopt(msgspec.structs.replace(config, order=not config.order))
+        """Let the topics that a name server calls ordered be so, and no others.
+
+        Name servers learn of it in their next rounds; those must not come the sooner for what one
+        of them said.
+        """
+        configs = self._rows.values
+        changed = self._ordered ^ {name for name in ordered if name in configs}
+        for name in changed:
+            self._adopt(msgspec.structs.replace(configs[name], order=name in ordered))
         if changed:
-            self.note_change()
+            self._count_up()
 
     def make_from_template(self, topic: str, template: str, queue_count: int) -> TopicConfig | None:
-        """Make a topic as its template allows; None when the template does not."""
+        """Make a topic as its template allows; None when the template does not.
+
+        Raises RequestFailed when there is no room for it.
+        """
         if template == TEMPLATE_TOPIC and not self._is_auto_made:
             return None
-        source = self._configs.get(template)
+        source = self._rows.values.get(template)
         if source is None or not source.perm & PERM_INHERIT or queue_count <= 0:
-            return None
-        if len(self._configs) >= TOPIC_COUNT_MAX:
             return None
         count = min(queue_count, source.write_queue_count)
         config = TopicConfig(
@@ -174,6 +207,7 @@ class TopicTable:
             write_queue_count=count,
             perm=source.perm & ~PERM_INHERIT,
         )
+        self.check_room([config])
         self.put(config)
         return config
 
@@ -185,9 +219,14 @@ class TopicTable:
             queue = topic.queues[queue_id] = self._store.queue(config.topic_name, queue_id)
         return queue
 
-    def snapshot(self) -> TopicConfigTable:
+    def snapshot(self) -> TopicRows:
         """Give the whole table as it is registered and saved."""
-        return TopicConfigTable(data_version=self._version, topic_config_table=dict(self._configs))
+        return TopicRows(self._version, dict(self._rows.values), self._rows.written())
+
+    def contents(self) -> Callable[[], bytes]:
+        """Give what makes the table as it is now into a body; that may run in a thread."""
+        topics = self.snapshot()
+        return lambda: write_topic_table(topics)
 
     def _adopt(self, config: TopicConfig) -> None:
         name = config.topic_name
@@ -199,9 +238,11 @@ class TopicTable:
             config.read_queue_count,
             is_plain=not (is_retry_topic(name) or is_closed_to_clients(name) or is_refused),
             is_readable=bool(config.perm & PERM_READ),
+            send_queue_count=send_queue_count(config),
         )
         topic.queues = queues
-        self._configs[name] = config
+        self._rows.put(name, config)
+        (self._ordered.add if config.order else self._ordered.discard)(name)
 
     def _add_missing(self, of_system: list[TopicConfig]) -> None:
         """Put the topics that the file lacks, with at least the queues that the store has."""
@@ -209,10 +250,10 @@ class TopicTable:
         missing = {config.topic_name: config for config in of_system}
         for topic in counts:
             unknown = TopicConfig(
-                topic_name=topic, read_queue_count=0, write_queue_count=0, perm=READ_WRITE
+                topic_name=topic, read_queue_count=0, write_queue_count=0, perm=PERM_READ_WRITE
             )
             missing.setdefault(topic, unknown)
-        for topic in [name for name in missing if name not in self._configs]:
+        for topic in [name for name in missing if name not in self._rows.values]:
             config, count = missing[topic], counts.get(topic, 0)
             self.put(
                 msgspec.structs.replace(

@@ -6,13 +6,16 @@ service until a signal comes; or, with -p or -m, its settings.
 Rules:
 1. The store is opened in a thread, as reading back a long log takes its time: meanwhile a signal is
    obeyed.
-2. Settings come from, weakest first: defaults, NAMESRV_ADDR, changes that earlier runs kept, the
+2. Settings come from, weakest first: defaults, changes that earlier runs kept, NAMESRV_ADDR, the
    file of -c, -D and flags of their own.
+3. A file of -c that --brokers share is not changed: each keeps its changes in its own folder, and
+   there they win over the file.
 """
 
 import argparse
 import asyncio
 import logging
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -30,6 +33,7 @@ from orbitmq.cli.process import (
     run_command,
     say,
     serve,
+    show_address,
 )
 from orbitmq.config import (
     BrokerSettings,
@@ -44,10 +48,12 @@ from orbitmq.net.turn import Turn
 from orbitmq.store.store import Store
 from orbitmq.world.files import Files, SystemFiles
 from orbitmq.world.machine import environment_text
-from orbitmq.world.net import split_address
+from orbitmq.world.net import is_loopback, split_address
 from orbitmq.world.threads import Threads
 
 logger = logging.getLogger("orbitmq.broker")
+
+_BROKER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._%@-]{0,126}")
 
 STORE_NAME = "store"
 """The broker's files are in this folder of the data folder; the original would accept it."""
@@ -93,7 +99,7 @@ examples:
 
 
 class BrokerStart(NamedTuple):
-    """Everything a broker starts with; `file` is the settings file of -c."""
+    """Everything a broker starts with; `file` is the one of -c that changes are kept in."""
 
     settings: BrokerSettings
     folder: Path
@@ -147,7 +153,7 @@ def _run(arguments: argparse.Namespace) -> int:
         "listenPort": arguments.port,
         "namesrvAddr": arguments.namesrv,
     }
-    start = load_start(SystemFiles(), arguments, flags)
+    start = load_start(SystemFiles(), arguments, flags, is_shared=arguments.is_child)
     if arguments.prints or arguments.prints_important:
         show_settings(start.settings, is_important_only=not arguments.prints)
         return 0
@@ -170,16 +176,21 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def load_start(
-    files: Files, arguments: argparse.Namespace, flags: Mapping[str, object]
+    files: Files,
+    arguments: argparse.Namespace,
+    flags: Mapping[str, object],
+    *,
+    is_shared: bool = False,
 ) -> BrokerStart:
     """Put the settings of a start together (rule 2); raises SettingError."""
-    properties, overrides = given_settings(files, arguments, flags)
-    return put_together(
+    properties, overrides, notes = given_settings(files, arguments, flags)
+    start = put_together(
         files,
         Path(arguments.data_dir) / STORE_NAME,
-        Given(properties, overrides, arguments.file),
+        Given(properties, overrides, arguments.file, is_shared=is_shared),
         strict=arguments.strict,
     )
+    return start._replace(notes=[*notes, *start.notes])
 
 
 class Given(NamedTuple):
@@ -188,6 +199,8 @@ class Given(NamedTuple):
     properties: dict[str, str]
     overrides: dict[str, str]
     file: str | None
+    is_shared: bool = False
+    """Whether other brokers have the same file (rule 3)."""
 
 
 def put_together(files: Files, folder: Path, given: Given, *, strict: bool = False) -> BrokerStart:
@@ -196,25 +209,30 @@ def put_together(files: Files, folder: Path, given: Given, *, strict: bool = Fal
     settings, _ = load_settings(BrokerSettings, told, given.overrides)
     folder = Path(settings.store_path_root_dir) if settings.store_path_root_dir else folder
     kept = read_kept_changes(files, folder / "config")
-    settings, notes = load_settings(
-        BrokerSettings, {**kept, **told}, given.overrides, strict=strict
-    )
+    told = {**told, **kept} if given.is_shared else {**kept, **told}
+    settings, notes = load_settings(BrokerSettings, told, given.overrides, strict=strict)
     _check_places(settings, folder)
+    file = Path(given.file) if given.file and not given.is_shared else None
     notes += [
         f"{key} of {given.file} wins over {key}={value}, which was changed over the network"
         for key, value in kept.items()
-        if given.properties.get(key, value) != value
+        if file is not None and given.properties.get(key, value) != value
     ]
     settings = msgspec.structs.replace(
         settings,
         store_path_root_dir=str(folder),
         store_path_commit_log=str(folder / "commitlog"),
     )
-    return BrokerStart(settings, folder, Path(given.file) if given.file else None, notes)
+    return BrokerStart(settings, folder, file, notes)
 
 
 def _check_places(settings: BrokerSettings, folder: Path) -> None:
     """Refuse what cannot be obeyed before anything is opened."""
+    if _BROKER_NAME.fullmatch(settings.broker_name) is None:
+        raise SettingError(
+            f"brokerName={settings.broker_name[:200]!r} cannot be used: it names a topic and a"
+            " folder; take up to 127 letters, digits and . _ - % @, a letter or digit first"
+        )
     log_folder = folder / "commitlog"
     if settings.store_path_commit_log and Path(settings.store_path_commit_log) != log_folder:
         raise SettingError(
@@ -254,14 +272,29 @@ class BrokerService:
         self._broker = await make_broker(self._start, self._turn, self._registry)
         await self._broker.start()
         settings, address = self._start.settings, self._broker.address
-        logger.info("listening on %s, files in %s", address, self._start.folder)
+        port = address.rpartition(":")[2]
+        bound = show_address(settings.bind_address, int(port))
+        logger.info("listening on %s, files in %s", bound, self._start.folder)
         if not settings.namesrv_addr:
             logger.warning(
                 "no name server: clients cannot find this broker; give --namesrv host:port"
+                " (namesrvAddr)"
             )
-        if settings.bind_address in ("127.0.0.1", "::1", "localhost"):
-            logger.info("only this machine can connect; --host 0.0.0.0 opens it to others")
+        if is_loopback(settings.bind_address):
+            self._tell_who_can_connect(address)
         return f"ready broker={address}"
+
+    def _tell_who_can_connect(self, address: str) -> None:
+        if is_loopback(address.rpartition(":")[0].strip("[]")):
+            logger.info(
+                "only this machine can connect; --host 0.0.0.0 (bindAddress) opens it to others"
+            )
+        else:
+            logger.warning(
+                "clients are told %s (brokerIP1), but only this machine can connect: set"
+                " --host 0.0.0.0 (bindAddress=0.0.0.0)",
+                address,
+            )
 
     async def stop(self) -> None:
         """Stop cleanly."""

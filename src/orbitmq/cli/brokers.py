@@ -147,8 +147,8 @@ class _Member:
             pause_s = min(pause_s * 2, PAUSE_S_MOST)
             try:
                 logger.info("%s is back on %s", self._plan.name, await self.start())
-            except MQError as error:
-                logger.error("%s", error)
+            except (MQError, OSError) as error:  # no memory or descriptors for it: they may return
+                logger.error("%s cannot be started: %s", self._plan.name, error)
 
     async def stop(self) -> None:
         """Stop it cleanly; returns when it has ended."""

@@ -65,7 +65,7 @@ def _run(arguments: list[str]) -> int:
         overrides["namesrvAddr"] = parsed.namesrv
     load_settings(BrokerSettings, {}, overrides, strict=True)  # rule 3
     files = SystemFiles()
-    properties = read_settings_file(files, parsed.file)
+    properties, notes = read_settings_file(files, parsed.file)
     _check_addresses(overrides.get("namesrvAddr", properties.get("namesrvAddr", "")))
     given = Given(properties, overrides, parsed.file)
     start = put_together(files, home_folder() / "store", given)
@@ -73,6 +73,7 @@ def _run(arguments: list[str]) -> int:
         show_settings(start.settings, is_important_only=not parsed.prints)
         return 0
     log_to_stderr()
+    start.notes.extend(notes)
     start.log_notes()
     serve(lambda turn, registry: _Service(start, BrokerService(start, turn, registry)))
     return 0

@@ -54,7 +54,7 @@ def _run(arguments: list[str]) -> int:
     overrides = read_words(rest)
     load_settings(NamesrvSettings, {}, overrides, strict=True)  # rule 3
     files = SystemFiles()
-    properties = read_settings_file(files, parsed.file)
+    properties, notes = read_settings_file(files, parsed.file)
     if parsed.file is not None:
         say(f"load config properties file OK, {parsed.file}")
     start = load_start(files, home_folder() / "namesrv", properties, overrides)
@@ -62,6 +62,7 @@ def _run(arguments: list[str]) -> int:
         say(render_properties(start.settings).rstrip("\n"))
         return 0
     log_to_stderr()
+    start.notes.extend(notes)
     if parsed.namesrv is not None:
         start.notes.append(f"-n {parsed.namesrv} is ignored: a name server has none of its own")
     start.log_notes()

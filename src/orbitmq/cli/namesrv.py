@@ -63,8 +63,9 @@ def _run(arguments: argparse.Namespace) -> int:
     files = SystemFiles()
     folder = Path(arguments.data_dir) / FOLDER_NAME
     flags = {"bindAddress": arguments.host, "listenPort": arguments.port}
-    properties, overrides = given_settings(files, arguments, flags)
+    properties, overrides, notes = given_settings(files, arguments, flags)
     start = load_start(files, folder, properties, overrides, strict=arguments.strict)
+    start = start._replace(notes=[*notes, *start.notes])
     if arguments.prints:
         say(render_properties(start.settings).rstrip("\n"))
         return 0

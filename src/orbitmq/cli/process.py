@@ -4,8 +4,8 @@ In: arguments of the command line and a service. Out: one line on standard outpu
 is ready, everything else on standard error, and an exit code.
 
 Rules:
-1. Settings come from, weakest first: defaults, the file of `-c`, changes kept by the process, `-D`
-   and flags of their own.
+1. `-D` and flags of their own win over the file of `-c`; where changes kept by the process stand is
+   said by each command.
 2. The first SIGTERM or SIGINT stops cleanly (exit code 0), also while the service still starts; the
    second ends the process at once.
 3. Logs are bounded in lines per second, as a peer can cause lines.
@@ -20,9 +20,9 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from orbitmq.config import parse_properties
+from orbitmq.config import file_text, parse_properties
 from orbitmq.errors import MQError, SettingError
 from orbitmq.metrics import Registry
 from orbitmq.net.scrape import start_metrics
@@ -76,7 +76,9 @@ def add_serving_arguments(parser: argparse.ArgumentParser) -> None:
         help="set one of its keys; wins over the file; may be repeated",
     )
     parser.add_argument(
-        "--strict", action="store_true", help="refuse unknown keys instead of naming them"
+        "--strict",
+        action="store_true",
+        help="refuse a file with unknown keys or numbers outside their range",
     )
     parser.add_argument(
         "-p", dest="prints", action="store_true", help="print all settings and exit"
@@ -89,19 +91,34 @@ def add_serving_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+class GivenSettings(NamedTuple):
+    """The pairs of `-c`, what wins over them (`-D` and flags), and notes for the log."""
+
+    properties: dict[str, str]
+    overrides: dict[str, str]
+    notes: list[str]
+
+
 def given_settings(
     files: Files, arguments: argparse.Namespace, flags: Mapping[str, object]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Give the properties of `-c`, and what wins over them: `-D` and `flags` that are not None."""
+) -> GivenSettings:
+    """Give what the command line says; of `flags` those that are not None."""
     overrides = read_overrides(arguments.overrides)
     overrides |= {key: str(value) for key, value in flags.items() if value is not None}
-    return read_settings_file(files, arguments.file), overrides
+    is_strict = getattr(arguments, "strict", False)  # `orbitmq store` has no such flag
+    properties, notes = read_settings_file(files, arguments.file, strict=is_strict)
+    return GivenSettings(properties, overrides, notes)
 
 
-def read_settings_file(files: Files, path: str | None) -> dict[str, str]:
-    """Give the properties of a settings file; raises SettingError when it cannot be read."""
+def read_settings_file(
+    files: Files, path: str | None, *, strict: bool = False
+) -> tuple[dict[str, str], list[str]]:
+    """Give the properties of a settings file and notes; raises SettingError when it is unreadable.
+
+    With `strict`, also when it is not UTF-8.
+    """
     if path is None:
-        return {}
+        return {}, []
     try:
         data = files.read(Path(path))
     except OSError as error:
@@ -109,9 +126,14 @@ def read_settings_file(files: Files, path: str | None) -> dict[str, str]:
     if data is None:
         raise SettingError(f"there is no settings file {path}")
     try:
-        return parse_properties(data)
+        if strict:
+            return parse_properties(data), []
+        text, encoding = file_text(data)
+        properties = parse_properties(text)
     except SettingError as error:
         raise SettingError(f"{path}: {error}") from None
+    note = f"{path} is not UTF-8 and is read as Latin-1, as Java does; save it as UTF-8"
+    return properties, [note] if encoding == "latin-1" else []
 
 
 def read_overrides(texts: list[str]) -> dict[str, str]:

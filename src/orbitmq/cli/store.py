@@ -143,7 +143,7 @@ def _time_ms(text: str) -> int:
 
 def _run(verb: str, arguments: argparse.Namespace, act: Act) -> int:
     try:
-        properties, overrides = given_settings(SystemFiles(), arguments, {})
+        properties, overrides, _ = given_settings(SystemFiles(), arguments, {})
         settings, _ = load_settings(BrokerSettings, properties, overrides, strict=False)
         return act(arguments, _folder(arguments), store_options(settings))
     except MQError as error:

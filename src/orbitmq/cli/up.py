@@ -143,6 +143,7 @@ class UpService:
         settings = msgspec.structs.replace(start.settings, namesrv_addr=namesrv_addresses)
         start = start._replace(settings=settings)
         self._broker = broker = await make_broker(start, self._turn, self._registry)
+        broker.share_admission(self._namesrv.admission)
         await broker.start()
         return broker.address
 

@@ -9,7 +9,12 @@ from collections.abc import Mapping
 
 from orbitmq.config.broker import BrokerSettings
 from orbitmq.config.namesrv import NamesrvSettings
-from orbitmq.config.properties import edit_properties, parse_properties, write_properties
+from orbitmq.config.properties import (
+    edit_properties,
+    file_text,
+    parse_properties,
+    write_properties,
+)
 from orbitmq.config.server import ServerSettings
 from orbitmq.config.settings import (
     Fact,
@@ -43,6 +48,7 @@ __all__ = [
     "edit_properties",
     "fact",
     "facts_of",
+    "file_text",
     "load_settings",
     "parse_properties",
     "refusals",

@@ -30,7 +30,8 @@ class BrokerSettings(StoreSettings, frozen=True, kw_only=True):
         "broker-a"
     )
     broker_id: Annotated[
-        int, fact("0 is the master; slaves have higher numbers.", least=0, most=_INT_MAX)
+        int,
+        fact("0 is the master; slaves have higher numbers.", least=0, most=_INT_MAX, exact=True),
     ] = 0
     broker_ip1: Annotated[
         str,
@@ -90,6 +91,24 @@ class BrokerSettings(StoreSettings, frozen=True, kw_only=True):
     compressed_register: Annotated[
         bool, fact("Compress the topics of a registration.", changeable=True)
     ] = False
+    tls_enable: Annotated[
+        bool, fact("Dial name servers with TLS; tls.server.mode=enforcing does so, too.")
+    ] = msgspec.field(name="tls.enable", default=False)
+    tls_client_cert_path: Annotated[
+        str, fact("The certificate (PEM) that name servers are shown; empty: tls.server.certPath.")
+    ] = msgspec.field(name="tls.client.certPath", default="")
+    tls_client_key_path: Annotated[str, fact("The private key of that certificate (PEM).")] = (
+        msgspec.field(name="tls.client.keyPath", default="")
+    )
+    tls_client_key_password: Annotated[str, fact("The password of that key.", secret=True)] = (
+        msgspec.field(name="tls.client.keyPassword", default="")
+    )
+    tls_client_auth_server: Annotated[
+        bool, fact("Check the certificate of a name server, and that it is for its address.")
+    ] = msgspec.field(name="tls.client.authServer", default=False)
+    tls_client_trust_cert_path: Annotated[
+        str, fact("The file with the certificates that it must come from; empty: the system's.")
+    ] = msgspec.field(name="tls.client.trustCertPath", default="")
 
     # --- where it listens ---
     listen_port: Annotated[
@@ -98,6 +117,7 @@ class BrokerSettings(StoreSettings, frozen=True, kw_only=True):
             "The port to listen on; 0 takes any free one. The port 2 below serves the same.",
             least=0,
             most=65_535,
+            exact=True,
         ),
     ] = 10_911
 
@@ -142,6 +162,10 @@ class BrokerSettings(StoreSettings, frozen=True, kw_only=True):
     reject_transaction_message: Annotated[
         bool, fact("Refuse the first half of transactions.", changeable=True)
     ] = False
+    broker_fast_failure_enable: Annotated[
+        bool,
+        fact("Refuse sends that waited too long; false: they wait.", changeable=True),
+    ] = True
     wait_time_mills_in_send_queue: Annotated[
         int,
         fact(

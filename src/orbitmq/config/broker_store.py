@@ -283,5 +283,6 @@ class StoreSettings(ServerSettings, frozen=True, kw_only=True):
             least=0,
             most=65_535,
             original="listenPort + 1",
+            exact=True,
         ),
     ] = 0

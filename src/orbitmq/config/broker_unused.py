@@ -30,7 +30,6 @@ _ACL = "access control does not exist yet; keep the broker in a network you trus
 _MULTI = "light message queues (LMQ) are not supported"
 _REPLY = "request and reply through the broker do not exist yet"
 _DELIVERY = "delayed messages are delivered by the loop itself, together with its other writes"
-_CLIENT_TLS = "name servers are dialled with the broker's own certificate (tls.server.*)"
 
 BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "aclEnable": NoEffect("false", _ACL),
@@ -38,9 +37,6 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "bitMapLengthConsumeQueueExt": NoEffect(
         "64",
         "it follows from maxErrorRateOfBloomFilter and expectConsumerNumUseFilter, as there (112)",
-    ),
-    "brokerFastFailureEnable": NoEffect(
-        "true", "a broker that is behind always says so; waitTimeMillsInSendQueue says when"
     ),
     "brokerRole": NoEffect("ASYNC_MASTER", _HA + "; every broker is a master of its own"),
     "channelNotActiveInterval": NoEffect("60000", "the original has no use for it either"),
@@ -155,15 +151,7 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "slaveTimeout": NoEffect("3000", _HA),
     "storePathDLedgerCommitLog": NoEffect("", _DLEDGER),
     "storeReplyMessageEnable": NoEffect("true", _REPLY),
-    "tls.client.authServer": NoEffect("false", _CLIENT_TLS),
-    "tls.client.certPath": NoEffect("", _CLIENT_TLS),
-    "tls.client.keyPassword": NoEffect("", _CLIENT_TLS),
-    "tls.client.keyPath": NoEffect("", _CLIENT_TLS),
-    "tls.client.trustCertPath": NoEffect("", _CLIENT_TLS),
     "tls.config.file": NoEffect("", "give the tls.* keys in the settings file itself"),
-    "tls.enable": NoEffect(
-        "false", "name servers are dialled with TLS in tls.server.mode enforcing"
-    ),
     "tls.server.authClient": NoEffect(
         "false", "a client's certificate is always checked against tls.server.trustCertPath"
     ),
@@ -176,7 +164,7 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "transientStorePoolSize": NoEffect("5", _POOL),
     "useEpollNativeSelector": NoEffect("false", "the event loop uses epoll on Linux anyway"),
     "useReentrantLockWhenPutMessage": NoEffect("true", _LOCK),
-    "useTLS": NoEffect("false", "TLS follows tls.server.mode"),
+    "useTLS": NoEffect("false", "TLS follows tls.server.mode and tls.enable"),
     "waitTimeMillsInHeartbeatQueue": NoEffect("31000", _QUEUE_TIME),
     "waitTimeMillsInPullQueue": NoEffect("5000", _QUEUE_TIME),
     "waitTimeMillsInTransactionQueue": NoEffect("3000", _QUEUE_TIME),

@@ -66,7 +66,7 @@ class NamesrvSettings(ServerSettings, frozen=True, kw_only=True):
 
     # --- where it listens ---
     listen_port: Annotated[
-        int, fact("The port to listen on; 0 takes any free one.", least=0, most=65_535)
+        int, fact("The port to listen on; 0 takes any free one.", least=0, most=65_535, exact=True)
     ] = 9876
 
     # --- routes ---

@@ -1,14 +1,14 @@
 r"""Java `.properties` text: the form of the original's settings files and of requests 318 and 319.
 
-In: text (or UTF-8 bytes) of a settings file, or a table of keys. Out: the other one, or the text
-with some values changed.
+In: text (or bytes) of a settings file, or a table of keys. Out: the other one, or the text with
+some values changed.
 
 Rules:
 1. Reading follows Java: `#` and `!` begin comments; `=`, `:` or white space ends a key; a line that
    ends in an odd number of backslashes goes on in the next one; \t \n \r \f \uXXXX are escapes,
    before any other character the backslash is dropped. The last of equal keys wins.
 2. Text is UTF-8. Java would take it for Latin-1, so all beyond ASCII is written as \uXXXX, which
-   both sides read alike.
+   both sides read alike. Only a file that is not UTF-8 is read as Latin-1: see `file_text`.
 3. Size and number of keys are bounded before anything is parsed. Every mistake is a SettingError.
 """
 
@@ -85,9 +85,26 @@ def edit_properties(data: str | bytes, changes: Mapping[str, str]) -> str:
     return body + write_properties(fresh)
 
 
-def _as_text(data: str | bytes) -> str:
+def file_text(data: bytes) -> tuple[str, str]:
+    """Give the text of a settings file, and the encoding that writes it back as it was.
+
+    The original reads every file as Latin-1, so one that is not UTF-8 (a comment in GBK, say) must
+    not stop us. Whoever reads `latin-1` tells the operator.
+    """
+    _check_size(data)
+    try:
+        return data.decode("utf-8-sig"), "utf-8"
+    except UnicodeDecodeError:
+        return data.decode("latin-1"), "latin-1"
+
+
+def _check_size(data: str | bytes) -> None:
     if len(data) > TEXT_SIZE_MAX:
         raise SettingError(f"a settings text of {len(data)} bytes, the limit is {TEXT_SIZE_MAX}")
+
+
+def _as_text(data: str | bytes) -> str:
+    _check_size(data)
     if isinstance(data, str):
         return data
     try:

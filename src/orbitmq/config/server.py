@@ -24,7 +24,12 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
     ] = 120
     connections_max: Annotated[
         int,
-        fact("Accept so many connections at one time.", least=1, most=1_000_000, original="-"),
+        fact(
+            "Accept so many connections at one time, over all ports of the process.",
+            least=1,
+            most=1_000_000,
+            original="-",
+        ),
     ] = 10_000
 
     # --- proxies in front ---

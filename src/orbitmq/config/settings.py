@@ -3,19 +3,17 @@
 In: a Settings class (one per process), the properties of its file and of the command line.
 Out: a frozen settings value, notes for the log, the text of all settings, or SettingError.
 
-How to add a process or a key:
-1. Derive a class from Settings. A field is `name: Annotated[type, fact("Sentence.")] = default`;
-   types are bool, int, str and Literal of texts. Its key is the field's name in camelCase, or what
-   `msgspec.field(name=..., default=...)` says. `fact` also takes the unit, the range, the default
-   of the original where ours differs (`-`: it has no such key), `changeable=True`, `secret=True`.
-2. Keys that the original has and that change nothing here go into `without_effect` with the
-   original's default and the reason. They are accepted, kept and shown again.
-3. Add the class to SETTINGS_BY_PROCESS in `orbitmq.config`, and run `tools/settings_page.py`.
+To add a process, derive a class from Settings and add it to SETTINGS_BY_PROCESS; to add a key, a
+field `name: Annotated[type, fact("Sentence.")] = default` of type bool, int, str or Literal. Keys
+of the original that change nothing here go into `without_effect`. Then run `make docs`.
 
 Rules:
 1. A key is obeyed, accepted without effect, or unknown; whoever starts the process is told which.
 2. Only keys marked changeable may be changed over the wire; never a path, an address or a port.
-3. Nothing here reads files or the environment.
+3. A file that the original runs with starts here, too: a number of a file that is outside its range
+   becomes the nearest one that is allowed, with a note, unless `strict`, or exact (it names
+   something, as a port does). Whoever gives a number by hand gets an error.
+4. Nothing here reads files or the environment.
 """
 
 import difflib
@@ -36,6 +34,8 @@ TEXT_CHARS_MAX = 4_096
 
 SUGGESTION_COUNT_MAX = 20
 """Looking for the nearest name is slow; a file with more unknown keys is not a settings file."""
+
+MARKS = ("changeable", "secret", "exact")
 
 HIDDEN = "******"
 
@@ -71,8 +71,12 @@ def fact(
     original: str | None = None,
     **marks: bool,
 ) -> msgspec.Meta:
-    """Give what a settings field's annotation carries; `marks` are changeable and secret."""
-    ensure(set(marks) <= {"changeable", "secret"}, f"unknown marks {marks}")
+    """Give what a settings field's annotation carries; `marks` are those of MARKS.
+
+    `original` is the default of the original where ours differs (`-`: it has no such key). The key
+    is the field's name in camelCase, or what `msgspec.field(name=..., default=...)` says.
+    """
+    ensure(set(marks) <= set(MARKS), f"unknown marks {marks}")
     extra = {"unit": unit, "least": least, "most": most, "original": original, **marks}
     return msgspec.Meta(description=sentence, extra=extra)
 
@@ -91,6 +95,7 @@ class Fact(NamedTuple):
     original: str | None
     changeable: bool
     secret: bool
+    exact: bool
 
     @property
     def expected(self) -> str:
@@ -125,7 +130,7 @@ def _fact(name: str, key: str, default: Any, hint: Any) -> Fact:
     ensure(is_literal or kind in (bool, int, str), f"setting {name} has an unreadable type")
     is_open = kind is int and (extra["least"] is None or extra["most"] is None)
     ensure(not is_open, f"setting {name} lacks its range")
-    marks = {mark: extra.pop(mark, False) for mark in ("changeable", "secret")}
+    marks = {mark: extra.pop(mark, False) for mark in MARKS}
     return Fact(name, key, kind, default, meta.description, **extra, **marks)
 
 
@@ -138,8 +143,8 @@ def load_settings(
 ) -> tuple[S, list[str]]:
     """Give the settings that `properties` make, `overrides` winning, and notes for the log.
 
-    Raises SettingError for a value that cannot be used, and with `strict` for unknown keys; the
-    error names all of them.
+    Raises SettingError for a value that cannot be used, and with `strict` for unknown keys and for
+    numbers of `properties` outside their range (rule 3); the error names all of them.
     """
     given = {**properties, **(overrides or {})}
     facts = {one.key: one for one in facts_of(settings_type)}
@@ -147,7 +152,10 @@ def load_settings(
     notes = _notes_on_unknown(settings_type, unknown)
     if strict and notes:
         raise SettingError("; ".join(notes))
-    values = _read_values(facts, given)
+    weaker = {key: value for key, value in properties.items() if key not in (overrides or {})}
+    nearest, clamp_notes = ({}, []) if strict else _clamp(facts, weaker)
+    values = _read_values(facts, given | nearest)
+    notes += clamp_notes
     kept = {key: value for key, value in given.items() if key not in facts}
     notes += [
         f"{key} is accepted without effect: {settings_type.without_effect[key].reason}"
@@ -252,8 +260,27 @@ def _read_number(one: Fact, word: str) -> int | None:
     if not _WHOLE_NUMBER.fullmatch(word):
         return None
     number = int(word)
-    is_inside = (one.least or 0) <= number <= (one.most or 0)
-    return number if is_inside else None
+    return number if number == _nearest(one, number) else None
+
+
+def _nearest(one: Fact, number: int) -> int:
+    """Give the number of the setting's range that is nearest to `number`."""
+    return max(one.least or 0, min(one.most or 0, number))
+
+
+def _clamp(facts: Mapping[str, Fact], given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Give what is used instead of numbers outside their range, and a note on each (rule 3)."""
+    used: dict[str, str] = {}
+    notes: list[str] = []
+    for key, text in given.items():
+        one, word = facts.get(key), text.strip()
+        if one is None or one.kind is not int or one.exact or not _WHOLE_NUMBER.fullmatch(word):
+            continue
+        nearest = _nearest(one, int(word))
+        if nearest != int(word):
+            used[key] = str(nearest)
+            notes.append(f"{key}={word} is not {one.expected}; {nearest} is used")
+    return used, notes
 
 
 def _text(value: object) -> str:

@@ -21,6 +21,7 @@ import msgspec
 
 from orbitmq.core.plain_append import BatchEntry, Stamp, append, append_batch, stored_properties
 from orbitmq.core.plain_gather import Gathered, PullStatus, gather
+from orbitmq.core.plain_known import LEARNING_COST, PREFIXES, learn, take_known
 from orbitmq.core.state import CoreState, Origin, Queue, Subscription
 from orbitmq.errors import RemoteProtocolError
 from orbitmq.wire.command import FLAG_ONEWAY, HEADER_SIZE_MAX, LANGUAGE, VERSION
@@ -160,8 +161,6 @@ JUDGED_SIZE_MAX = 512
 """What is kept of properties that were judged: so many, so long."""
 
 _PREFIX = struct.Struct(">iI")
-_PREFIXES = [_PREFIX.pack(4 + size, size) for size in range(1024)]
-"""The first eight bytes of a frame without body, by header size."""
 
 
 def handle_one_read(
@@ -171,8 +170,9 @@ def handle_one_read(
 
     `now_ms` is the wall clock, read once for the whole read.
     """
-    tail = state.tail
-    tail.store_ms = max(tail.store_ms, now_ms)
+    tail, known = state.tail, state.known
+    if now_ms > tail.store_ms:
+        tail.store_ms = now_ms
     answers: list[bytes | memoryview] = []
     sends = pulls = pulled_size = 0
     position, end = start, len(data)
@@ -182,8 +182,15 @@ def handle_one_read(
             break  # a binary header (its type is in the upper byte), too much, or no frame at all
         frame_end = position + 4 + length
         if frame_end > end or pulled_size > PULLED_SIZE_MAX:
-            unknown = None
-            return ReadResult(position, answers, tail.end_offset, tail.grown, unknown, sends, pulls)
+            # ReadResult(...) would cost three times as much, and a read may bring one message only.
+            return tuple.__new__(
+                ReadResult, (position, answers, tail.end_offset, tail.grown, None, sends, pulls)
+            )
+        if header_size in origin.shapes and known.credit >= 0:
+            position, count = take_known(state, data, position, origin, answers)
+            sends += count
+            if count:
+                continue
         body_start = position + 8 + header_size
         header = data[position + 8 : body_start]
         if header.startswith(_PULL):
@@ -204,7 +211,9 @@ def handle_one_read(
     unknown = _next_frame(data, position) if position < end else None
     if unknown is not None:
         position += 8 + len(unknown.header) + len(unknown.body)
-    return ReadResult(position, answers, tail.end_offset, tail.grown, unknown, sends, pulls)
+    return tuple.__new__(
+        ReadResult, (position, answers, tail.end_offset, tail.grown, unknown, sends, pulls)
+    )
 
 
 def _next_frame(data: bytes, position: int) -> Frame | None:
@@ -230,8 +239,11 @@ def _send(state: CoreState, header: bytes, body: bytes, origin: Origin) -> bytes
     queue = topic.queues.get(fields.e) if topic is not None and topic.is_plain else None
     sys_flag = fields.f
     if (
-        queue is None
+        topic is None
+        or queue is None
+        or fields.e >= topic.send_queue_count
         or state.tail.refusal
+        or state.tail.store_ms < state.send_from_ms
         or fields.m
         or fields.j
         or sys_flag & ~SENDER_BITS
@@ -252,6 +264,10 @@ def _send(state: CoreState, header: bytes, body: bytes, origin: Origin) -> bytes
         code, stored = judged
     stamp = (fields.h, sys_flag, fields.g, 0, 0, code)
     log_offset = append(state.tail, queue, origin, stamp, body, stored)
+    if state.known.credit >= LEARNING_COST:
+        learn(state, origin, header, (fields.b, fields.e, sys_flag))
+    else:
+        state.known.credit += 1
     if request.flag:
         return b""
     answer = state.send_answer % (
@@ -261,7 +277,7 @@ def _send(state: CoreState, header: bytes, body: bytes, origin: Origin) -> bytes
         queue.next_offset - 1,
         request.opaque,
     )
-    return _PREFIXES[len(answer)] + answer
+    return PREFIXES[len(answer)] + answer
 
 
 def _judge(state: CoreState, json_text: bytes) -> tuple[int, bytes] | None:

@@ -6,7 +6,7 @@ Rules:
 1. Nothing is written here: the record, its queue entry and what the key index needs are staged,
    and the store writes once a turn.
 2. A record never spans files: what does not fit is preceded by a blank record that fills the file.
-3. Everything that appends, hot or not, comes through `append`.
+3. Everything that appends, hot or not, comes through `append`; only `plain_known` stages by itself.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from orbitmq.ensure import ensure
 from orbitmq.wire.record import BLANK_SIZE, encode_blank
 from orbitmq.wire.sysflag import OUTSIDE_QUEUE, TRANSACTION_MASK, Transaction
 
+_NAME_END = b"\x01"
 _WAIT = "\x02WAIT\x01true\x02"
 
 
@@ -90,7 +91,7 @@ def append(
         queue.next_offset = queue_offset + 1
     elif sys_flag & TRANSACTION_MASK == Transaction.ROLLBACK:
         return log_offset  # nobody looks for it
-    if properties:
+    if _NAME_END in properties:
         tail.keyed.append((queue.topic, log_offset, tail.store_ms, properties))
     return log_offset
 
@@ -120,7 +121,7 @@ def _roll(tail: LogTail, left: int) -> None:
 
 
 def stored_properties(state: CoreState, properties: str) -> str:
-    """Give the properties as they are stored: without WAIT=true, closed, with the cluster's name.
+    """Give the properties as they are stored: without WAIT=true, the cluster's name last.
 
     The original leaves WAIT=true out as well (4.9 does, 5.x does not).
     """

@@ -27,10 +27,14 @@ ENTRY = struct.Struct(">qiq")
 """A queue entry: log offset, record size, tags code."""
 
 ENTRY_SIZE = ENTRY.size
+_FIRST_TRY_SIZE = 12
+"""Reconsume times and prepared offset."""
 REGION_CHARS_MAX = 64
 
 GOT_MAX = 10_000
 """Pairs of topic and group whose pulls are counted apart."""
+
+CREDIT_MAX = 256
 
 SCAN_COUNT_LEAST = 800
 """A filtered pull looks at 800 entries, or as many as it asks for, as the original does."""
@@ -73,7 +77,8 @@ class LogTail:
         self.grown: set[Queue] = set()
         """The queues that have entries of what is staged."""
         self.keyed: list[tuple[str, int, int, bytes]] = []
-        """What is staged for the key index: topic, log offset, store time, properties."""
+        """What is staged for the key index: topic, log offset, store time, and properties, or the
+        id of 32 characters alone where that is the only key."""
         self.store_ms = 0
         """The store time of the next record; never goes back, whatever the wall clock does."""
         self.views: dict[int, memoryview] = {}
@@ -137,14 +142,29 @@ def _topic_field(topic: str) -> tuple[int, bytes]:
 class Topic:
     """What the hot path must know of a topic. Only queues that were used are in `queues`."""
 
-    __slots__ = ("is_plain", "is_readable", "name", "queues", "read_queue_count")
+    __slots__ = (
+        "is_plain",
+        "is_readable",
+        "name",
+        "queues",
+        "read_queue_count",
+        "send_queue_count",
+    )
 
     def __init__(
-        self, name: str, read_queue_count: int, *, is_plain: bool, is_readable: bool
+        self,
+        name: str,
+        read_queue_count: int,
+        *,
+        is_plain: bool,
+        is_readable: bool,
+        send_queue_count: int | None = None,
     ) -> None:
         self.name = name
         self.queues: dict[int, Queue] = {}
         self.read_queue_count = read_queue_count
+        self.send_queue_count = read_queue_count if send_queue_count is None else send_queue_count
+        """Queues from here on take nothing: the topic had more of them once."""
         self.is_plain = is_plain
         """Whether a send needs no check beyond those of the hot path (no retry or system topic)."""
         self.is_readable = is_readable
@@ -169,10 +189,23 @@ class Got:
         self.pulls = 0
 
 
+Shape = tuple[Callable[[bytes, int], tuple[bytes, ...]], bytes, bytes]
+"""Cuts a header into its parts; least and most opaque of as many digits."""
+
+
 class Origin:
     """Where the messages of one connection come from and how their records begin."""
 
-    __slots__ = ("born_host", "fixed_size", "host_bits", "pack", "store_host")
+    __slots__ = (
+        "born_host",
+        "constant_end",
+        "fixed_size",
+        "host_bits",
+        "pack",
+        "pack_known",
+        "shapes",
+        "store_host",
+    )
 
     def __init__(self, born_host: bytes, store_host: bytes) -> None:
         self.born_host = born_host
@@ -182,8 +215,15 @@ class Origin:
         )
         head = _head_with_whole_hosts(self.host_bits)
         self.pack: Callable[..., bytes] = head.pack
+        self.pack_known: Callable[..., bytes] = _head_with_constant(self.host_bits).pack
+        """The same with all that lies between born time and body size as one piece of bytes."""
+        self.constant_end = store_host + bytes(_FIRST_TRY_SIZE)
+        """What that piece ends with: the store host, then zeros, for it is the first try."""
         self.fixed_size = head.size + 2
         """The record without body, topic field and properties."""
+        self.shapes: dict[int, Shape] = {}
+        """How headers that are known are cut, by their size; others cut those of theirs elsewhere.
+        """
 
 
 def _head_with_whole_hosts(host_bits: int) -> struct.Struct:
@@ -191,6 +231,42 @@ def _head_with_whole_hosts(host_bits: int) -> struct.Struct:
     fields = [field for field in layout_of(host_bits).fields if not field.name.endswith("_port")]
     codes = (f"{field.size + 4}s" if field.name.endswith("_ip") else field.code for field in fields)
     return struct.Struct(">" + "".join(codes))
+
+
+def _head_with_constant(host_bits: int) -> struct.Struct:
+    """Give the fixed fields of a record with all between born time and body size as one piece."""
+    fields = layout_of(host_bits).fields
+    first = [field.name for field in fields].index("born_ip")
+    size = sum(field.size for field in fields[first:-1])
+    codes = [field.code for field in fields[:first]]
+    return struct.Struct(">" + "".join(codes) + f"{size}s" + fields[-1].code)
+
+
+Head = tuple[str, int, int, bytes]
+"""Topic, queue id and sysFlag that a header begins with, and the template of the answer."""
+Rest = tuple[int, bytes, bytes, int, bytes]
+"""Size of the properties, their beginning as a record has it, how they end, their tag's code; what
+the header ends with."""
+
+
+class KnownHeaders:
+    """Headers of sends that were seen before; see `plain_known`."""
+
+    __slots__ = ("credit", "heads", "rests", "store_id")
+
+    def __init__(self) -> None:
+        self.heads: dict[bytes, Head] = {}
+        self.rests: dict[bytes, Rest] = {}
+        self.credit = CREDIT_MAX
+        """How much may be spent on learning."""
+        self.store_id = b""
+        """What the answers were made with."""
+
+    def forget_others(self, store_id: bytes) -> None:
+        """Forget heads whose answers were made with another store id."""
+        if store_id != self.store_id:
+            self.heads.clear()
+            self.store_id = store_id
 
 
 class CoreState:
@@ -205,13 +281,16 @@ class CoreState:
         "is_pull_plain",
         "is_sync_flush",
         "judged",
+        "known",
         "offsets",
         "pull_bytes_max",
         "pull_count_max",
         "send_answer",
+        "send_from_ms",
         "store_id",
         "subscriptions",
         "tail",
+        "told",
         "topics",
     )
 
@@ -228,24 +307,41 @@ class CoreState:
         """(topic, group) to what its pulls got; at most GOT_MAX."""
         self.got_other = Got()
         """What all others got together."""
-        self.cluster_property = f"CLUSTER\x01{cluster}\x02"
+        # No 0x02 at the end, as in 4.9.7: Node clients take what follows one for a property.
+        self.cluster_property = f"CLUSTER\x01{cluster}"
         self.body_size_max = 4_194_304
         self.is_sync_flush = False
         """Whether answers wait for the disk, unless a message says that it does not."""
         self.judged: dict[bytes, tuple[int, bytes]] = {}
         """What followed the ids of messages, as JSON, with its tag's code and as it is stored. It
         depends on the cluster and on `is_sync_flush`: both are fixed before the first message."""
+        self.send_from_ms = 0
+        """Before this time no send is taken (startAcceptSendRequestTimeStamp)."""
         self.is_pull_plain = True
         """Whether pulls need no check or choice beyond those of the hot path."""
         self.pull_count_max = 32
         self.pull_bytes_max = 262_144
-        self.send_answer = _send_answer(region)
+        self.known = KnownHeaders()
+        self.set_answer(region, is_traced=True)
         self.store_id = b""
         """The store host in upper-case hex: the constant beginning of offset message ids."""
 
     def set_answer(self, region: str, *, is_traced: bool) -> None:
         """Say what producers are told with each answer: the region, and whether to trace."""
+        self.told = (region, is_traced)
         self.send_answer = _send_answer(region, is_traced=is_traced)
+        self.known.heads.clear()
+
+    def known_answer(self, queue_id: int) -> bytes:
+        """Give the template of an answer: log offset, queue offset, opaque as it came."""
+        region, is_traced = self.told
+        return _send_answer(
+            region,
+            is_traced=is_traced,
+            message_id=self.store_id + b"%016X",
+            queue_id=b"%d" % queue_id,
+            opaque=b"%b",
+        )
 
     def note_got(self, topic: str, group: str, count: int, size: int) -> None:
         """Count the messages that one pull got."""
@@ -260,14 +356,28 @@ class CoreState:
         got.pulls += 1
 
 
-def _send_answer(region: str, *, is_traced: bool = True) -> bytes:
+def _send_answer(
+    region: str,
+    *,
+    is_traced: bool,
+    message_id: bytes = b"%b%016X",
+    queue_id: bytes = b"%d",
+    opaque: bytes = b"%d",
+) -> bytes:
     """Give the template of a send answer: store id, log offset, queue id, queue offset, opaque."""
     if len(region) > REGION_CHARS_MAX:
         raise SettingError(f"regionId has {len(region)} characters, limit {REGION_CHARS_MAX}")
-    return (
-        b'{"code":0,"extFields":{"msgId":"%b%016X","queueId":"%d","queueOffset":"%d","MSG_REGION":'
-        + msgspec.json.encode(region).replace(b"%", b"%%")
-        + (b',"TRACE_ON":"%b"},"flag":1,"language":"' % (b"true" if is_traced else b"false"))
-        + LANGUAGE.encode()
-        + b'","opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
+    return b"".join(
+        (
+            b'{"code":0,"extFields":{"msgId":"',
+            message_id,
+            b'","queueId":"',
+            queue_id,
+            b'","queueOffset":"%d","MSG_REGION":',
+            msgspec.json.encode(region).replace(b"%", b"%%"),
+            b',"TRACE_ON":"true"' if is_traced else b',"TRACE_ON":"false"',
+            b'},"flag":1,"language":"' + LANGUAGE.encode() + b'","opaque":',
+            opaque,
+            b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION,
+        )
     )

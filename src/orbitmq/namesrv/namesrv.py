@@ -25,6 +25,7 @@ from orbitmq.namesrv.handlers import handlers_of
 from orbitmq.namesrv.kv import load_kv
 from orbitmq.namesrv.routes import RouteTable
 from orbitmq.namesrv.state import Savers, State
+from orbitmq.net.admission import Admission
 from orbitmq.net.dispatch import Dispatcher, Failures
 from orbitmq.net.saving import Saver
 from orbitmq.net.server import Server
@@ -68,6 +69,8 @@ class NameServer:
         self._server: Server | None = None
         self._lock: FolderLock | None = None
         self._timers: list[Timer] = []
+        self.admission = Admission(limits_from(settings))
+        """Counts our connections; others of the process may share it."""
 
     async def start(self, host: str | None = None, port: int | None = None) -> int:
         """Load the files and listen; give the real port. Raises SettingError or StoreError."""
@@ -89,6 +92,7 @@ class NameServer:
             registry=self._registry,
             limits=limits_from(settings),
         )
+        self._server.share(self.admission)
         bound_host = settings.bind_address if host is None else host
         bound_port = await self._server.start(
             bound_host,

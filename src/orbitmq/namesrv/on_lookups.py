@@ -10,11 +10,15 @@ import msgspec
 
 from orbitmq.errors import RequestFailed
 from orbitmq.namesrv.admission import shown
-from orbitmq.namesrv.routes import UNIT_FLAG, UNIT_SUBSCRIPTION_FLAG
 from orbitmq.namesrv.state import State
 from orbitmq.net.connection import Connection
 from orbitmq.wire.advertised import Reached
-from orbitmq.wire.bodies_namesrv import ORDER_TOPIC_NAMESPACE, TopicList
+from orbitmq.wire.bodies_namesrv import (
+    ORDER_TOPIC_NAMESPACE,
+    UNIT_FLAG,
+    UNIT_SUBSCRIPTION_FLAG,
+    TopicList,
+)
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, reply_to
 from orbitmq.wire.fastjson import write_json

@@ -35,7 +35,7 @@ from orbitmq.namesrv.admission import (
 from orbitmq.namesrv.members import MASTER_ID, Departure, Group, Member, Members, Origin
 from orbitmq.wire.advertised import Advertised, Reached
 from orbitmq.wire.bodies_namesrv import (
-    PERM_READ,
+    PERM_READ_WRITE,
     PERM_WRITE,
     BrokerMemberGroup,
     ClusterInfo,
@@ -60,9 +60,6 @@ REMEMBERED_MAX = 1_000
 """How many deleted and refused topics are remembered, to say why there is no route."""
 
 V = TypeVar("V")
-
-UNIT_FLAG = 1
-UNIT_SUBSCRIPTION_FLAG = 2
 
 
 class Registration(NamedTuple):
@@ -288,7 +285,7 @@ class RouteTable:
 
     def add_write_perm(self, broker_name: str) -> int:
         """Set the permission of all topics of a broker to 6, as the original; give their number."""
-        return self._set_perm(broker_name, lambda _perm: PERM_READ | PERM_WRITE)
+        return self._set_perm(broker_name, lambda _perm: PERM_READ_WRITE)
 
     def _set_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
         group = self._members.group(broker_name)

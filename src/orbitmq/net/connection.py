@@ -25,8 +25,14 @@ from orbitmq.net.stream import Parts, Stream
 from orbitmq.net.turn import Turn
 from orbitmq.net.watch import Watch
 from orbitmq.wire.codes import ResponseCode
-from orbitmq.wire.command import Command, decode_command, encode_command, reply_to
-from orbitmq.wire.frame import PREFIX_SIZE, Frame, FrameDecoder, cut_frame
+from orbitmq.wire.command import (
+    HEADER_SIZE_MAX,
+    Command,
+    decode_command,
+    encode_command,
+    reply_to,
+)
+from orbitmq.wire.frame import FRAME_SIZE_MAX, PREFIX_SIZE, Frame, FrameDecoder, cut_frame
 from orbitmq.world.tls import ServerTls
 
 __all__ = ["Connection", "Handler", "Parts", "ReadFrames", "Result", "cut_next"]
@@ -72,6 +78,8 @@ class Connection(Stream):
         self._handle = handle
         self._read_frames = read_frames
         self._decoder = FrameDecoder(watch.limits.frame_size_max)
+        # Whom we dialled answers us: the ids of a large batch make a header that none may send us.
+        self._header_size_max = FRAME_SIZE_MAX if is_dialled else HEADER_SIZE_MAX
         self._laters: set[Later] = set()
         self._is_let_through = False
         self._calls = Calls(watch.limits.calls_per_connection_max)
@@ -130,16 +138,17 @@ class Connection(Stream):
 
     def _keep(self, data: bytes, position: int) -> None:
         """Keep what is not handled: whole frames while blocked, else the beginning of one."""
-        self._is_let_through = False
         if self.closed:
             return
+        if position:  # with the beginning of a frame only, the read that was let through goes on
+            self._is_let_through = False
         if self.is_blocked:
             self._halt(data[position:])
-        else:
+        elif position < len(data):
             self._decoder.hold(data, position)
 
     def _handle_frame(self, frame: Frame) -> None:
-        command = decode_command(frame)
+        command = decode_command(frame, self._header_size_max)
         if command.is_response:
             if not self._calls.settle(command):
                 self.traffic.unasked.value += 1

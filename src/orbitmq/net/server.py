@@ -5,7 +5,8 @@ In: host, port, a handler, limits, TLS settings. Out: connections, until it is s
 Rules:
 1. `start` refuses what cannot work (a port in use, certificates that cannot serve) with a
    SettingError that says what to change.
-2. `stop` takes no new connection and reads nothing more; answers given before are written, then
+2. The servers of one process share one count and one limit of connections: see `share`.
+3. `stop` takes no new connection and reads nothing more; answers given before are written, then
    every connection is closed. It returns when all sockets are gone.
 """
 
@@ -15,19 +16,16 @@ import logging
 from orbitmq.ensure import ensure
 from orbitmq.errors import SettingError
 from orbitmq.metrics import Registry
+from orbitmq.net.admission import Admission
 from orbitmq.net.connection import Connection, Handler, ReadFrames, cut_next
 from orbitmq.net.limits import Limits
 from orbitmq.net.proxy_protocol import Proxies
 from orbitmq.net.turn import Turn
 from orbitmq.net.watch import Watch
-from orbitmq.world.net import allow_descriptors, listen, listening_port
+from orbitmq.world.net import listen, listening_port
 from orbitmq.world.tls import ServerTls, TlsSettings
 
 logger = logging.getLogger(__name__)
-
-DESCRIPTORS_APART = 512
-"""Descriptors that connections leave for files, threads and listening sockets: a store has up to
-256 files of queues and 128 of the log open."""
 
 
 class Server:
@@ -59,6 +57,16 @@ class Server:
         self._watch = Watch(turn.loop, limits, registry, name)
         self.connections: set[Connection] = self._watch.connections
 
+    @property
+    def admission(self) -> Admission:
+        """What counts this server's connections."""
+        return self._watch.admission
+
+    def share(self, admission: Admission) -> None:
+        """Count connections together with those of other servers; before the start."""
+        ensure(self._listener is None, f"server {self.name} shares from its start on")
+        self._watch.admission = admission
+
     async def start(
         self,
         host: str,
@@ -70,14 +78,14 @@ class Server:
         ensure(self._listener is None, f"server {self.name} is started once")
         self._watch.proxies = proxies
         self._tls = ServerTls(tls) if tls is not None else None
-        self._fit_descriptors()
+        self._watch.admission.fit_descriptors(self.name)
         self._listener = await listen(self._turn.loop, self._accept, host, port)
         if self._tls is not None:
             self._refresh_tls_later(self._tls)
         return listening_port(self._listener)
 
     async def stop(self) -> None:
-        """Stop as rule 2 says; stopping twice, or before a start, does nothing."""
+        """Stop as rule 3 says; stopping twice, or before a start, does nothing."""
         if self._tls_timer is not None:
             self._tls_timer.cancel()
             self._tls_timer = None
@@ -95,19 +103,6 @@ class Server:
         return Connection(
             self._watch, self._turn, self._handle, read_frames=self._read_frames, tls=self._tls
         )
-
-    def _fit_descriptors(self) -> None:
-        wanted = self._watch.limits.connections_max
-        allowed = allow_descriptors(wanted + DESCRIPTORS_APART) - DESCRIPTORS_APART
-        self._watch.connections_max = max(1, allowed)
-        if allowed < wanted:
-            logger.warning(
-                "%s: the system's limit of open files leaves %d connections instead of %d; raise "
-                "it with ulimit -n",
-                self.name,
-                self._watch.connections_max,
-                wanted,
-            )
 
     def _refresh_tls_later(self, tls: ServerTls) -> None:
         self._tls_timer = self._turn.loop.call_later(tls.refresh_s, self._refresh_tls, tls)

@@ -4,7 +4,8 @@ In: ServerSettings. Out: the limits and the TLS side of a listening port, and ho
 that has the same settings. One place, so that name server and broker cannot differ.
 """
 
-from orbitmq.config import ServerSettings
+from orbitmq.config import BrokerSettings, ServerSettings
+from orbitmq.errors import SettingError
 from orbitmq.net.limits import Limits
 from orbitmq.net.proxy_protocol import Proxies, read_networks
 from orbitmq.world.tls import ClientAuth, ClientTls, TlsClientSettings, TlsMode, TlsSettings
@@ -36,19 +37,39 @@ def proxies_from(settings: ServerSettings) -> Proxies | None:
     return Proxies(networks) if settings.proxy_protocol_enable else None
 
 
-def dial_tls_from(settings: ServerSettings) -> ClientTls | None:
-    """Give the TLS of connections to our own kind: used when plain ones are refused.
+def dial_tls_from(settings: BrokerSettings) -> ClientTls | None:
+    """Give the TLS of connections to name servers; None when they are plain.
 
-    We show the certificate that we serve with. The other side is not checked, as in the original
-    (tls.client.authServer=false); who it is follows from the address in the settings.
+    Used when asked for, and when plain connections are refused here, too. Without a certificate of
+    its own the one that we serve with is shown. The other side is not checked by default, as in
+    the original; who it is follows from the address in the settings.
     """
-    if TlsMode(settings.tls_server_mode) is not TlsMode.ENFORCING:
+    is_enforcing = TlsMode(settings.tls_server_mode) is TlsMode.ENFORCING
+    if not (is_enforcing or settings.tls_enable):
         return None
+    pair = (
+        settings.tls_client_cert_path,
+        settings.tls_client_key_path,
+        settings.tls_client_key_password,
+    )
+    if not any(pair[:2]):
+        pair = (
+            settings.tls_server_cert_path,
+            settings.tls_server_key_path,
+            settings.tls_server_key_password,
+        )
+    cert_path, key_path, key_password = pair
+    if bool(cert_path) != bool(key_path):
+        raise SettingError(
+            f"certificate {cert_path!r} and key {key_path!r} for dialling name servers: give both,"
+            " tls.client.certPath and tls.client.keyPath, or neither"
+        )
     return ClientTls(
         TlsClientSettings(
-            cert_path=settings.tls_server_cert_path or None,
-            key_path=settings.tls_server_key_path or None,
-            key_password=settings.tls_server_key_password or None,
-            checks_server=False,
+            trust_cert_path=settings.tls_client_trust_cert_path or None,
+            cert_path=cert_path or None,
+            key_path=key_path or None,
+            key_password=key_password or None,
+            checks_server=settings.tls_client_auth_server,
         )
     )

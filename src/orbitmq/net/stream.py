@@ -167,7 +167,8 @@ class Stream(asyncio.Protocol):
         else:
             transport.writelines(out)
             self._notice_unsent()
-        self.measure()
+        if self.held_bytes or transport.get_write_buffer_size():  # else all of it is gone already
+            self.measure()
 
     def _notice_unsent(self) -> None:
         """Have the transport look at its limits: asyncio's `writelines` forgot to in some versions.

@@ -1,19 +1,19 @@
 """What the connections of one server share: limits, counters, owed answers, and one sweep.
 
 In: connections as they come and go. Out: refusals over the limits, and the end of those that take
-too long or hold too much.
+too long.
 
 Rules:
 1. One timer looks at all connections; a connection has no timers of its own and reads no clock
    while it moves bytes.
-2. When all together hold too much, the one that holds most is closed: a small peer never pays for
-   a big one.
+2. How many there may be and what they hold together counts for the whole process: `admission`.
 """
 
 import asyncio
 from typing import TYPE_CHECKING
 
 from orbitmq.metrics import Registry
+from orbitmq.net.admission import Admission
 from orbitmq.net.dispatch import Failures
 from orbitmq.net.later import Laters
 from orbitmq.net.limits import Limits
@@ -38,10 +38,10 @@ class Watch:
         self.traffic = Traffic(registry, name)
         self.failures = Failures(registry)
         self.laters = Laters(loop, self.traffic.laters)
-        self.connections_max = limits.connections_max
+        self.admission = Admission(limits)
+        """This server's own, until it is given one that several share."""
         self.proxies: Proxies | None = None
         """Who may say by the PROXY protocol for whom a connection is; None: nobody."""
-        self.held_bytes = 0
         self.connections: set[Connection] = set()
         self._timer: asyncio.Handle | None = None
         self._sweep_s = limits.sweep_s()
@@ -51,7 +51,7 @@ class Watch:
     def admit(self, connection: "Connection") -> bool:
         """Watch over a new connection; give False when there are too many already."""
         self.traffic.opens.value += 1
-        if len(self.connections) >= self.connections_max:
+        if not self.admission.admit(connection):
             return False
         self.connections.add(connection)
         self._empty.clear()
@@ -65,6 +65,7 @@ class Watch:
         if connection not in self.connections:
             return
         self.connections.discard(connection)
+        self.admission.release(connection)
         self.traffic.connections.value -= 1
         if not self.connections:
             self._empty.set()
@@ -72,10 +73,8 @@ class Watch:
 
     def held(self, delta_bytes: int) -> None:
         """Note that one connection holds more, or less, than before."""
-        self.held_bytes += delta_bytes
         self.traffic.held.value += delta_bytes
-        if delta_bytes > 0 and self.held_bytes > self.limits.held_bytes_max:
-            self._shed()
+        self.admission.held(delta_bytes)
 
     async def wait_empty(self, timeout_s: float) -> None:
         """Return when no connection is left; after `timeout_s` the rest is dropped first."""
@@ -113,14 +112,3 @@ class Watch:
             self._timer = self.loop.call_soon(self._sweep_slice, left)
         elif self.connections:
             self._arm()
-
-    def _shed(self) -> None:
-        """Close the biggest holders until the sum is within its limit."""
-        for connection in list(self.connections):
-            connection.measure()
-        limit = self.limits.held_bytes_max
-        by_size = sorted(self.connections, key=lambda connection: -connection.held_bytes)
-        for connection in by_size:
-            if self.held_bytes <= limit:
-                return
-            connection.drop("memory-limit")

@@ -14,10 +14,10 @@ from functools import lru_cache
 
 from orbitmq.core import Walked
 from orbitmq.wire.expression import CACHED_TAG_CHARS_MAX, tag_code
+from orbitmq.wire.names import SCHEDULE_TOPIC
 from orbitmq.wire.properties import DELAY, TAGS, parse_properties
 from orbitmq.wire.sysflag import TRANSACTION_MASK, Transaction
 
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 UNKNOWN_LEVEL_DELAY_MS = 1_000
 """What the original takes for a level that its table does not have."""
 
@@ -29,9 +29,9 @@ _LEVEL_DIGITS_MAX = 10
 _ROLLBACK = int(Transaction.ROLLBACK)
 
 
-def is_indexed(sys_flag: int) -> bool:
-    """Whether the key index has the record: rolled back ones nobody looks for."""
-    return sys_flag & TRANSACTION_MASK != _ROLLBACK
+def is_indexed(sys_flag: int, properties: bytes) -> bool:
+    """Whether the key index may have the record: rolled back ones nobody looks for."""
+    return _NAME_END in properties and sys_flag & TRANSACTION_MASK != _ROLLBACK
 
 
 def entry_code(walked: Walked, delays_ms: Sequence[int]) -> int:

@@ -46,6 +46,8 @@ Page: TypeAlias = "array[int]"
 quotes: Python 3.11 cannot subscript an array."""
 
 
+_NO_PAGE: Page = array("I")
+
 EMPTY = Header(0, 0, 0, 0, 0, 1)
 """The header of a file without entries; the first entry has number 1."""
 
@@ -131,14 +133,18 @@ class IndexFile:
         slot_count, begin_ms, used_slots = self.shape.slot_count, header.begin_ms, header.used_slots
         entries, dirty, pack = self._parts[0][1], self._dirty, ENTRY.pack
         last_ms, age_s = begin_ms, 0
+        page_number, page = -1, _NO_PAGE
         for key_hash, log_offset, store_ms in taken:
             place = key_hash % slot_count + _HEADER_SLOTS
-            page_number = place >> _PAGE_BITS
-            page = pages[page_number]
-            if page is None or page_number not in dirty:
-                # A job may be writing the page as it was: this is ours from here on.
-                page = pages[page_number] = array("I", _ZEROS) if page is None else page[:]
-                dirty.add(page_number)
+            if place >> _PAGE_BITS != page_number:  # ids made one after the other lie close
+                page_number = place >> _PAGE_BITS
+                known = pages[page_number]
+                if known is None or page_number not in dirty:
+                    # A job may be writing the page as it was: this is ours from here on.
+                    known = array("I", _ZEROS) if known is None else known[:]
+                    pages[page_number] = known
+                    dirty.add(page_number)
+                page = known
             place &= _PAGE_MASK
             previous = page[place]
             if store_ms != last_ms:  # messages of one turn have the same

@@ -1,17 +1,18 @@
 """Which keys a message is filed under, and their hashes.
 
-In: messages as the core leaves them: topic, log offset, store time, properties as the record holds
-them. Out: one row per key: hash, log offset, store time; UNIQ_KEY first, then the words of KEYS.
+In: messages as the core leaves them: topic, log offset, store time, and properties as the record
+holds them or, when it has no other key, the 32 characters of its unique id alone. Out: one row per
+key: hash, log offset, store time; UNIQ_KEY first, then the words of KEYS.
 
 Rules:
 1. The hash is Java's over `topic#key`, made absolute (0 where that does not fit).
 2. Properties are searched, not parsed, as long as each name stands there once and at the start of
    an entry. Whatever looks otherwise is left to `parse_properties`: both ways give the same keys.
-3. Parts of hashes are remembered: of topics, and of the first 24 characters of the unique ids that
-   clients make (address, process, hour). Both memories are emptied when they reach their limit.
-   The other eight characters are hashed for many messages at once.
+3. Ids and words are hashed for many messages at once. The hashes of topics are remembered, and
+   forgotten when they reach their limit.
 4. Of the words of KEYS the first 64 count. The others are counted in `left_out` and not filed: a
    message of 32 KB could bring thousands, and each costs the loop's time and room in memory.
+5. 32 characters without NAME_END are an id alone: see `store.follow.is_indexed`.
 """
 
 import struct
@@ -29,7 +30,7 @@ from orbitmq.wire.properties import (
 )
 
 Keyed = tuple[str, int, int, bytes]
-"""Topic, log offset, store time in ms, properties."""
+"""Topic, log offset, store time in ms, properties or id."""
 Row = tuple[int, int, int]
 """Key hash, log offset, store time in ms."""
 
@@ -43,30 +44,26 @@ WORDS_MAX = 64
 _UNIQ_MARK = (UNIQ_KEY + NAME_END).encode()
 _KEYS_MARK = (KEYS + NAME_END).encode()
 _MARK_SIZE = len(_UNIQ_MARK)
+_NAME_END = NAME_END.encode()
 _END = ENTRY_END.encode()
 _END_BYTE = ord(ENTRY_END)
-_UNIQ_SIZE = 32
-_HEAD_SIZE = 24
-_TAIL_SIZE = _UNIQ_SIZE - _HEAD_SIZE
-_NO_TAIL = bytes(_TAIL_SIZE)
-_WORD_SIZE = 32
+_KEY_SIZE = 32
+"""Unique ids have so many characters, and words up to so many are hashed together with others."""
+_NO_KEY = bytes(_KEY_SIZE)
 _SEPARATOR = KEY_SEPARATOR.encode()
 _MASK = 0xFFFFFFFF
 _INT_MAX = 0x7FFFFFFF
-_POWERS = tuple(pow(31, exponent, 2**32) for exponent in range(_WORD_SIZE + 1))
-_UNIQ_POWER = _POWERS[_UNIQ_SIZE]
+_POWERS = tuple(pow(31, exponent, 2**32) for exponent in range(_KEY_SIZE + 1))
 
 
 class _Cut:
     """A batch of messages, cut into what their keys' hashes are made of."""
 
-    __slots__ = ("left_out", "parts", "slow", "tails", "words")
+    __slots__ = ("ids", "left_out", "slow", "words")
 
     def __init__(self) -> None:
-        self.parts: list[int] = []
-        """For each message, what topic and id's head add to the hash of its id."""
-        self.tails: list[bytes] = []
-        """For each message, the last characters of its id."""
+        self.ids: list[bytes] = []
+        """For each message its id."""
         self.words: list[tuple[int, bytes]] = []
         """The words of KEYS, each with the number of its message."""
         self.slow: set[int] = set()
@@ -80,66 +77,42 @@ class KeyHasher:
 
     def __init__(self) -> None:
         self._topics: dict[str, int] = {}
-        self._heads: dict[bytes, int] = {}
         self.left_out = 0
         """Words of KEYS that were not filed: their messages have too many."""
 
     def rows(self, messages: Sequence[Keyed]) -> list[Row]:
         """Give the rows of messages, in their order."""
+        if len(messages) <= BATCH_MAX:
+            return self._batch(messages)
         rows: list[Row] = []
         for start in range(0, len(messages), BATCH_MAX):
             rows += self._batch(messages[start : start + BATCH_MAX])
         return rows
 
     def _batch(self, messages: Sequence[Keyed]) -> list[Row]:
-        cut = self._cut(messages)
-        tails = b"".join(cut.tails)
-        if not tails.isascii():
+        texts = [message[3] for message in messages]
+        ids = b"".join(texts)
+        cut = None
+        if _NAME_END in ids or set(map(len, texts)) != {_KEY_SIZE}:
+            cut = _cut(texts)
+            ids = b"".join(cut.ids)
+        if not ids.isascii():
             return [row for message in messages for row in self._slow_rows(message)]
-        self.left_out += cut.left_out
-        hashes = _hashes(tails, _TAIL_SIZE)
-        if cut.slow or cut.words:
+        hashes = _hashes(ids)
+        if cut is not None and (cut.slow or cut.words):
+            self.left_out += cut.left_out
             return self._mixed(messages, cut, hashes)
+        power = _POWERS[_KEY_SIZE]
+        parts = {topic: self._topic_hash(topic) * power for topic in {one[0] for one in messages}}
         return [
             # As _absolute does it: a call costs as much as all the rest.
             (
-                value if (value := (part + tail) & _MASK) <= _INT_MAX else -value & _INT_MAX,
+                value if (value := (parts[topic] + key) & _MASK) <= _INT_MAX else -value & _INT_MAX,
                 log_offset,
                 store_ms,
             )
-            for (_, log_offset, store_ms, _), part, tail in zip(
-                messages, cut.parts, hashes, strict=True
-            )
+            for (topic, log_offset, store_ms, _), key in zip(messages, hashes, strict=True)
         ]
-
-    def _cut(self, messages: Sequence[Keyed]) -> _Cut:
-        cut = _Cut()
-        parts, tails, heads = cut.parts, cut.tails, self._heads
-        last_topic, topic_part = None, 0
-        for topic, _, _, properties in messages:
-            at = properties.find(_UNIQ_MARK) + _MARK_SIZE
-            head_part = None
-            # With KEY in it once there is no second id and there are no KEYS: one search for both.
-            if (
-                properties.find(_END, at) == at + _UNIQ_SIZE
-                and (at == _MARK_SIZE or properties[at - _MARK_SIZE - 1] == _END_BYTE)
-                and at >= _MARK_SIZE
-                and (properties.count(b"KEY") == 1 or _add_words(cut, properties))
-            ):
-                head = properties[at : at + _HEAD_SIZE]
-                head_part = heads.get(head)
-                if head_part is None:
-                    head_part = self._head_part(head)
-            if head_part is None:
-                cut.slow.add(len(parts))
-                parts.append(0)
-                tails.append(_NO_TAIL)
-                continue
-            if topic is not last_topic:
-                last_topic, topic_part = topic, self._topic_hash(topic) * _UNIQ_POWER
-            parts.append(topic_part + head_part)
-            tails.append(properties[at + _HEAD_SIZE : at + _UNIQ_SIZE])
-        return cut
 
     def _mixed(self, messages: Sequence[Keyed], cut: _Cut, hashes: Sequence[int]) -> list[Row]:
         """Give the rows of messages of which some have KEYS and some need care."""
@@ -149,8 +122,9 @@ class KeyHasher:
             if number in cut.slow:
                 rows += self._slow_rows(message)
                 continue
-            _, log_offset, store_ms, _ = message
-            rows.append((_absolute(cut.parts[number] + hashes[number]), log_offset, store_ms))
+            topic, log_offset, store_ms, _ = message
+            topic_part = self._topic_hash(topic) * _POWERS[_KEY_SIZE]
+            rows.append((_absolute(topic_part + hashes[number]), log_offset, store_ms))
             rows += [(word, log_offset, store_ms) for word in words.get(number, ())]
         return rows
 
@@ -159,18 +133,17 @@ class KeyHasher:
     ) -> dict[int, list[int]]:
         """Give the hashes of words by the numbers of their messages."""
         found: dict[int, list[int]] = {}
-        for start in range(0, len(words), _WORDS_MAX):
-            batch = words[start : start + _WORDS_MAX]
-            padded = b"".join([word.rjust(_WORD_SIZE, b"\0") for _, word in batch])
-            hashes = _hashes(padded, _WORD_SIZE)
+        for start in range(0, len(words), BATCH_MAX):
+            batch = words[start : start + BATCH_MAX]
+            hashes = _hashes(b"".join([word.rjust(_KEY_SIZE, b"\0") for _, word in batch]))
             for (number, word), value in zip(batch, hashes, strict=True):
                 topic_part = self._topic_hash(messages[number][0]) * _POWERS[len(word)]
                 found.setdefault(number, []).append(_absolute(topic_part + value))
         return found
 
     def _slow_rows(self, message: Keyed) -> list[Row]:
-        topic, log_offset, store_ms, properties = message
-        keys, left_out = _keys_of(properties)
+        topic, log_offset, store_ms, text = message
+        keys, left_out = ([text.decode()], 0) if _is_id(text) else _keys_of(text)
         self.left_out += left_out
         return [(index_hash(f"{topic}#{key}"), log_offset, store_ms) for key in keys]
 
@@ -182,14 +155,30 @@ class KeyHasher:
             value = self._topics[topic] = string_hash(topic + "#") & _MASK
         return value
 
-    def _head_part(self, head: bytes) -> int | None:
-        """Give what the head of an id adds to the hash of it all; None when it is not ASCII."""
-        if not head.isascii():
-            return None
-        if len(self._heads) >= REMEMBERED_MAX:
-            self._heads.clear()
-        part = self._heads[head] = (string_hash(head.decode()) * _POWERS[_TAIL_SIZE]) & _MASK
-        return part
+
+def _is_id(text: bytes) -> bool:
+    return len(text) == _KEY_SIZE and _NAME_END not in text
+
+
+def _cut(texts: Sequence[bytes]) -> _Cut:
+    cut = _Cut()
+    ids = cut.ids
+    for text in texts:
+        at = text.find(_UNIQ_MARK) + _MARK_SIZE
+        if _is_id(text):
+            ids.append(text)
+        elif (
+            text.find(_END, at) == at + _KEY_SIZE
+            and (at == _MARK_SIZE or text[at - _MARK_SIZE - 1] == _END_BYTE)
+            and at >= _MARK_SIZE
+            # With KEY in it once there is no second id and no KEYS: one search for both.
+            and (text.count(b"KEY") == 1 or _add_words(cut, text))
+        ):
+            ids.append(text[at : at + _KEY_SIZE])
+        else:
+            cut.slow.add(len(ids))
+            ids.append(_NO_KEY)
+    return cut
 
 
 def _add_words(cut: _Cut, properties: bytes) -> bool:
@@ -205,9 +194,9 @@ def _add_words(cut: _Cut, properties: bytes) -> bool:
         return False
     value = properties[at:end]
     words = [word for word in value.split(_SEPARATOR) if word]
-    if not value.isascii() or max(map(len, words), default=0) > _WORD_SIZE:
+    if not value.isascii() or max(map(len, words), default=0) > _KEY_SIZE:
         return False
-    number = len(cut.parts)
+    number = len(cut.ids)
     cut.words += [(number, word) for word in words[:WORDS_MAX]]
     cut.left_out += max(0, len(words) - WORDS_MAX)
     return True
@@ -221,8 +210,7 @@ def _absolute(value: int) -> int:
 
 # ---- many hashes at once -------------------------------------------------------------------------
 
-_BATCH_BYTES = BATCH_MAX * _TAIL_SIZE
-_WORDS_MAX = _BATCH_BYTES // _WORD_SIZE
+_BATCH_BYTES = BATCH_MAX * _KEY_SIZE
 
 
 def _every(size: int, of: int) -> int:
@@ -234,11 +222,11 @@ _CHARS, _PAIRS, _FOURS = _every(1, 2), _every(2, 4), _every(4, 8)
 _EIGHTS, _SIXTEENS = _every(4, 16), _every(4, 32)
 
 
-def _hashes(texts: bytes, size: int) -> Sequence[int]:
-    """Give the hashes, not wrapped, of ASCII texts of 8 or 32 characters that lie back to back.
+def _hashes(texts: bytes) -> Sequence[int]:
+    """Give the hashes, not wrapped, of ASCII texts of 32 characters that lie back to back.
 
     All in one number: from neighbouring hashes of n characters each follow those of 2n, for the
-    whole batch with a few operations on one number of 4 KB; Python handles that far faster than
+    whole batch with a few operations on one number of 16 KB; Python handles that far faster than
     hundreds of small ones. Each hash stays in the room of its characters. A text that is shorter
     is filled with zeros in front, which add nothing.
     """
@@ -246,12 +234,15 @@ def _hashes(texts: bytes, size: int) -> Sequence[int]:
     value = (value & _CHARS) * 31 + (value >> 8 & _CHARS)
     value = (value & _PAIRS) * 31**2 + (value >> 16 & _PAIRS)
     value = (value & _FOURS) * 31**4 + (value >> 32 & _FOURS)
-    if size == _TAIL_SIZE:
-        return struct.unpack(f"<{len(texts) // 8}Q", value.to_bytes(len(texts), "little"))
     # From here on a hash may be longer than its 32 bits: of the parts, only these count.
     value = (value & _EIGHTS) * _POWERS[8] + (value >> 64 & _EIGHTS)
     value = (value & _SIXTEENS) * _POWERS[16] + (value >> 128 & _SIXTEENS)
     return struct.unpack("<" + "Q24x" * (len(texts) // 32), value.to_bytes(len(texts), "little"))
+
+
+def waiting_keys(text: bytes) -> list[str]:
+    """Give the keys of a message that waits to be filed, by its properties or its id."""
+    return [text.decode()] if _is_id(text) else message_keys(text)
 
 
 def message_keys(properties: bytes) -> list[str]:

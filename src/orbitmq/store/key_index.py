@@ -23,7 +23,7 @@ from typing import NamedTuple
 from orbitmq.ensure import ensure
 from orbitmq.errors import ReadFailed
 from orbitmq.store.index_file import EMPTY, FilePart, IndexFile
-from orbitmq.store.index_keys import Keyed, KeyHasher, Row, affordable, message_keys
+from orbitmq.store.index_keys import Keyed, KeyHasher, Row, affordable, waiting_keys
 from orbitmq.store.index_load import (
     BadFile,
     Counts,
@@ -207,8 +207,9 @@ class KeyIndex:
         """File a slice of what was added; True when nothing is left."""
         pending, done, budget = self._pending, 0, SLICE_COST
         while done < len(pending) and budget > 0:
-            count, cost = affordable(pending[done : done + PENDING_MAX], budget)
-            self._insert(self._hasher.rows(pending[done : done + count]))
+            messages = pending[done : done + PENDING_MAX]
+            count, cost = affordable(messages, budget)
+            self._insert(self._hasher.rows(messages[:count]))
             done += count
             budget -= cost
         counted = min(done, self._counted)
@@ -486,8 +487,8 @@ def find_waiting(
     begin_ms, end_ms = range_ms
     return [
         log_offset
-        for own_topic, log_offset, store_ms, properties in reversed(messages)
-        if own_topic == topic and begin_ms <= store_ms <= end_ms and key in message_keys(properties)
+        for own_topic, log_offset, store_ms, text in reversed(messages)
+        if own_topic == topic and begin_ms <= store_ms <= end_ms and key in waiting_keys(text)
     ]
 
 

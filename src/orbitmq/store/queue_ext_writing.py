@@ -24,7 +24,6 @@ import msgspec
 from orbitmq.core import Queue
 from orbitmq.core.state import ENTRY_SIZE
 from orbitmq.store.consume_queue import QueueFiles
-from orbitmq.store.follow import SCHEDULE_TOPIC
 from orbitmq.store.layout import can_hold_queue, file_name
 from orbitmq.store.open_files import OpenFiles
 from orbitmq.store.queue_ext import (
@@ -39,6 +38,7 @@ from orbitmq.store.queue_ext import (
     unit_files,
 )
 from orbitmq.store.queue_ext_records import Entries, ReadLog, records_of
+from orbitmq.wire.names import SCHEDULE_TOPIC
 from orbitmq.world.files import BigFile, Files
 
 LOOK_BACK_COUNT = 65_536

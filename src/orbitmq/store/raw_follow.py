@@ -99,7 +99,7 @@ class RawFollower:
         grown: dict[Queue, int] = {}
         keyed: list[Keyed] = []
         for record in batch.records:
-            if is_indexed(record.sys_flag) and record.properties:
+            if is_indexed(record.sys_flag, record.properties):
                 keyed.append((record.topic, record.log_offset, record.store_ms, record.properties))
             if enters_queue(record.sys_flag):
                 queue = self._add_entry(record)

@@ -422,6 +422,17 @@ def offset_by_time(reader: ColdReader, view: QueueView, timestamp_ms: int) -> in
     return newer[0]
 
 
+def entry_store_ms(reader: ColdReader, view: QueueView, queue_offset: int) -> int:
+    """Give when one message of a queue was stored, NO_TIME when it is not there."""
+    if not view.min_offset <= queue_offset < view.readable_offset:
+        return NO_TIME
+    entry = reader.entries(view, queue_offset, 1)
+    if len(entry) != ENTRY_SIZE:
+        return NO_TIME
+    log_offset, size, _ = ENTRY.unpack(entry)
+    return max(NO_TIME, reader.store_ms(log_offset, size))
+
+
 def earliest_store_ms(reader: ColdReader, view: QueueView) -> int:
     """Give the store time of a queue's first message, NO_TIME when there is none."""
     starts = reader.log_starts()

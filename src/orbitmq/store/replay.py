@@ -144,7 +144,7 @@ class Replay:
                 self._settle(lane, walked)
         elif walked.queue_offset:
             self._give_up(walked, "its flags say that it is in no queue")
-        if walked.properties and is_indexed(walked.sys_flag):
+        if is_indexed(walked.sys_flag, walked.properties):
             keyed = self._keyed
             keyed.append((walked.topic, walked.log_offset, walked.store_ms, walked.properties))
             if len(keyed) >= KEYED_MAX:

@@ -109,7 +109,7 @@ class Store:
         targets = RemovalTargets(
             outside.files, opened.folder, opened.queue_files, opened.checkpoint, opened.units
         )
-        self._removals = TopicRemovals(targets, opened.removed)
+        self.removals = TopicRemovals(targets, opened.removed)
         self.bit_maps: Callable[[], BitMapOf | None] | None = None
         """Gives, on the loop, what extra units say of filters."""
 
@@ -301,7 +301,7 @@ class Store:
         tail.keyed.clear()
         tail.staged_count = 0
         tail.end_offset = tail.written_offset
-        self._removals.lower(tail.end_offset)
+        self.removals.lower(tail.end_offset)
         grown, tail.grown = tail.grown, set()
         for queue in grown:
             queue.next_offset = self._publisher.written_offset(queue)
@@ -371,7 +371,7 @@ class Store:
         A thorough one may run only when `durable_offset` has reached its `mark.log_offset`. What
         `drain_index` has left is filed here, however long it takes: call that one before.
         """
-        is_busy = self._flush_job is not None or not self._removals.is_over
+        is_busy = self._flush_job is not None or not self.removals.is_over
         if is_busy or self.is_halted:
             return None
         opened = self._opened
@@ -429,23 +429,23 @@ class Store:
             self._publisher.forget(queue)
             self._behind.forget(queue)
             self.tail.grown.discard(queue)
-        self._removals.note(sorted({queue.topic for queue in gone}), self.tail.end_offset)
+        self.removals.note(sorted(topics), self.tail.end_offset)
 
     @property
     def is_removing(self) -> bool:
         """Whether files of removed topics are still there."""
-        return not self._removals.is_over
+        return not self.removals.is_over
 
     def begin_removal(self) -> RemovalJob | None:
         """Give the job that removes topics' files; None: none is due, or a flush is under way."""
         is_free = self._flush_job is None and not self.is_halted
-        return self._removals.begin(self.first_offset) if is_free else None
+        return self.removals.begin(self.first_offset) if is_free else None
 
     def finish_removal(self, job: RemovalJob) -> None:
         """Take in the outcome of a removal; raises its error, after halting when a sync failed."""
         if isinstance(job.error, SyncFailed):
             self._refusals.halt(str(job.error))
-        self._removals.finish(job)
+        self.removals.finish(job)
 
     # --- Making the next log file ---
 

@@ -232,6 +232,10 @@ class TopicRemovals:
         """Whether nothing is left to do."""
         return not self._due and self._job is None and not self._is_lowered
 
+    def end_of(self, topic: str) -> int:
+        """Give where the log ended when a topic was removed; 0 when nobody knows of that."""
+        return self._notes.get(topic, 0)
+
     def note(self, topics: Iterable[str], end_offset: int) -> None:
         """Take in that topics are gone; the log ends there, with what is staged."""
         for topic in topics:

@@ -16,7 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from orbitmq.errors import RemoteProtocolError
-from orbitmq.wire.fastjson import read_json
+from orbitmq.wire.fastjson import read_request
 from orbitmq.wire.fields import Int32, Int64
 
 TAG = "TAG"
@@ -37,7 +37,7 @@ class MessageQueue(_Body, frozen=True, order=True):
 
 def read_queue_key(key: str) -> MessageQueue:
     """Give the queue that was the key of a map; `fastjson` leaves it as the text of an object."""
-    return read_json(key.encode(), MessageQueue)
+    return read_request(key.encode(), MessageQueue)
 
 
 class ConsumerList(_Body, frozen=True, kw_only=True):
@@ -136,7 +136,7 @@ class _HeartbeatIn(_Body, frozen=True, kw_only=True):
 
 def read_heartbeat(body: bytes) -> Heartbeat:
     """Read the body of 34; raises RemoteProtocolError when it is not one."""
-    data = read_json(body, _HeartbeatIn)
+    data = read_request(body, _HeartbeatIn)
     without_sub = data.is_without_sub if data.without_sub is None else data.without_sub
     return Heartbeat(
         client_id=data.client_id,
@@ -163,10 +163,9 @@ _E = TypeVar("_E", bound=Enum)
 
 def _member(kind: type[_E], given: str | int) -> _E:
     """Find an enum's member by its name or by its ordinal."""
-    members = list(kind)
     if isinstance(given, int):
-        if 0 <= given < len(members):
-            return members[given]
+        if 0 <= given < len(kind):
+            return list(kind)[given]
     elif given in kind.__members__:
         return kind[given]
     raise RemoteProtocolError("body-json", f"{kind.__name__} {str(given)[:80]} is not known")

@@ -24,6 +24,12 @@ from orbitmq.wire.frame import FRAME_SIZE_MAX
 PERM_INHERIT = 1
 PERM_WRITE = 2
 PERM_READ = 4
+PERM_READ_WRITE = PERM_READ | PERM_WRITE
+
+UNIT_FLAG = 1
+"""In a topic's system flag: it belongs to a unit."""
+UNIT_SUBSCRIPTION_FLAG = 2
+"""In a topic's system flag: groups of a unit consume it."""
 
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
 """The key-value namespace that a register answer carries."""
@@ -57,7 +63,7 @@ class TopicConfig(_Body, frozen=True, kw_only=True):
     topic_name: str
     read_queue_count: Int32 = msgspec.field(name="readQueueNums", default=16)
     write_queue_count: Int32 = msgspec.field(name="writeQueueNums", default=16)
-    perm: Int32 = PERM_READ | PERM_WRITE
+    perm: Int32 = PERM_READ_WRITE
     topic_filter_type: str = "SINGLE_TAG"
     topic_sys_flag: Int32 = 0
     order: bool = False

@@ -83,11 +83,11 @@ def reply_to(
     )
 
 
-def decode_command(frame: Frame) -> Command:
+def decode_command(frame: Frame, header_size_max: int = HEADER_SIZE_MAX) -> Command:
     """Read a frame's header; raises RemoteProtocolError when it is not one."""
-    if len(frame.header) > HEADER_SIZE_MAX:
+    if len(frame.header) > header_size_max:
         raise RemoteProtocolError(
-            "header-oversize", f"{len(frame.header)} bytes, limit {HEADER_SIZE_MAX}"
+            "header-oversize", f"{len(frame.header)} bytes, limit {header_size_max}"
         )
     if frame.serialization == JSON:
         return _decode_json(frame)

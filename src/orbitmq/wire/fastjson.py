@@ -28,17 +28,30 @@ NESTING_MAX = 64
 TOKEN_COUNT_MAX = 1_000_000
 """A register body of 30,000 topics; about a second of reading."""
 
+REQUEST_BYTES_MAX = 2_097_152
+"""Of what clients and tools ask a broker: a heartbeat with thousands of subscriptions."""
+
+REQUEST_TOKENS_MAX = 20_000
+"""The same, where it must be read tolerantly: some 15 ms of reading, while everybody else waits."""
+
 T = TypeVar("T")
 
 
-def read_json(data: bytes, body_type: type[T]) -> T:
+def read_request(data: bytes, body_type: type[T]) -> T:
+    """Give a request's body as `read_json` does, within limits that hold up nobody else."""
+    if len(data) > REQUEST_BYTES_MAX:
+        raise _refusal(f"{len(data)} bytes, limit {REQUEST_BYTES_MAX}")
+    return read_json(data, body_type, REQUEST_TOKENS_MAX)
+
+
+def read_json(data: bytes, body_type: type[T], token_count_max: int | None = None) -> T:
     """Give a body as a value of `body_type`; raises RemoteProtocolError when it is not one."""
     try:
         value: T = _decoder(body_type).decode(data)
         return value
     except (ValueError, RecursionError):
         pass  # msgspec.DecodeError and UnicodeDecodeError are both ValueErrors
-    parsed = _parse(data)
+    parsed = _parse(data, token_count_max or TOKEN_COUNT_MAX)
     try:
         return msgspec.convert(parsed, body_type, strict=False, str_keys=True)
     except (msgspec.ValidationError, RecursionError) as error:
@@ -87,8 +100,8 @@ _ABSENT = object()
 """What a `$ref` is read as: its place is left out."""
 
 
-def _parse(data: bytes) -> Any:
-    tokens = _tokens(data)
+def _parse(data: bytes, token_count_max: int) -> Any:
+    tokens = _tokens(data, token_count_max)
     value = _value(next(tokens), tokens, 0)
     end = next(tokens)
     if end.lastgroup != "end":
@@ -96,10 +109,10 @@ def _parse(data: bytes) -> Any:
     return None if value is _ABSENT else value
 
 
-def _tokens(data: bytes) -> Iterator[_Token]:
+def _tokens(data: bytes, count_max: int) -> Iterator[_Token]:
     for count, token in enumerate(_TOKEN.finditer(data)):
-        if count > TOKEN_COUNT_MAX:
-            raise _refusal(f"more than {TOKEN_COUNT_MAX} tokens")
+        if count > count_max:
+            raise _refusal(f"more than {count_max} tokens in what is not standard JSON of its kind")
         yield token
 
 

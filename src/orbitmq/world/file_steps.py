@@ -113,9 +113,14 @@ def unsynced(error: OSError, path: object) -> SyncFailed:
     )
 
 
+def temporary_of(path: Path) -> Path:
+    """Give the name under which the new contents of a file are written first."""
+    return _beside(path, ".tmp")
+
+
 def replace(steps: Steps, path: Path, data: bytes, *, keep_backup: bool) -> None:
     """Replace a file as a whole: after any crash it is the old one or the new one."""
-    temporary = _beside(path, ".tmp")
+    temporary = temporary_of(path)
     steps.write_whole(temporary, [(0, data)], len(data))
     if keep_backup and steps.is_there(path):
         link = _beside(path, ".bak.tmp")

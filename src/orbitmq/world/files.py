@@ -240,7 +240,9 @@ class SystemFiles:
     def replace(self, path: Path, data: bytes, *, keep_backup: bool = False) -> None:
         """Replace a small file as a whole; with `keep_backup` the old one becomes `<name>.bak`."""
         with refusing("replace", path):
-            file_steps.replace(_STEPS, path, data, keep_backup=keep_backup)
+            target = Path(os.path.realpath(path))  # a link stays one
+            _make_alike(file_steps.temporary_of(target), target)
+            file_steps.replace(_STEPS, target, data, keep_backup=keep_backup)
 
     def reserve(self, path: Path, size: int) -> None:
         """Make a file of zeros with its space taken; a file that is there is refused."""
@@ -297,6 +299,18 @@ class SystemFiles:
     def lock(self, path: Path) -> FolderLock:
         """Take the lock on byte 0 that the original takes, or raise StoreError."""
         return SystemFolderLock(path)
+
+
+def _make_alike(path: Path, model: Path) -> None:
+    """Make a file that only those may read who may read `model`, if that is there."""
+    facts = _facts(model)
+    if facts is None:
+        return
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(fd, stat.S_IMODE(facts.st_mode))
+    finally:
+        os.close(fd)
 
 
 class _SystemSteps:

@@ -147,6 +147,14 @@ def _cause(error: Exception) -> str:
     return str(text) or type(error).__name__
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches that address or name."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def reachable_address(given: str) -> str:
     """Give the IP address to tell others for an address or name that we listen on or are told.
 

@@ -24,7 +24,7 @@ from orbitmq.wire.bodies_client import MessageQueue, read_queue_key
 from orbitmq.wire.bodies_consume import ClientOffsets, ConsumerStatus
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command, reply_to
-from orbitmq.wire.fastjson import read_json, write_json
+from orbitmq.wire.fastjson import read_request, write_json
 from orbitmq.wire.fields import read_header, write_header
 from orbitmq.wire.headers_consume import (
     ConsumeMessageDirectly,
@@ -102,7 +102,7 @@ async def _ask_offsets(connection: Connection, question: Command) -> dict[Messag
         answer = await connection.call(question, STATUS_TIMEOUT_S)
         if answer.code != ResponseCode.SUCCESS or not answer.body:
             return None
-        table = read_json(answer.body, ClientOffsets).message_queue_table
+        table = read_request(answer.body, ClientOffsets).message_queue_table
         return {read_queue_key(key): offset for key, offset in table.items()}
     except MQError:  # too late, gone, or nonsense: the others' answers count
         return None

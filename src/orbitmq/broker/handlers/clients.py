@@ -8,16 +8,26 @@ Rules:
    to any other client is that of 4.9: without fields.
 2. Members are told of a change if the broker and the group are set so (both
    notifyConsumerIdsChangedEnable), in slices: a big group holds up nobody.
+3. A heartbeat is taken, too, when there is no room for its group's retry topic; without it nothing
+   is consumed again, and the broker's log says what to do.
 """
 
 import asyncio
+import contextlib
 
 from orbitmq.broker.clients import Member
 from orbitmq.broker.context import Context
+from orbitmq.broker.filters import COMPILED_CHARS_MAX
 from orbitmq.errors import LimitExceeded, RequestFailed
 from orbitmq.net.connection import Connection, Result
-from orbitmq.wire.bodies_client import ConsumerData, ConsumerList, Heartbeat, read_heartbeat
-from orbitmq.wire.bodies_namesrv import PERM_READ, PERM_WRITE, TopicConfig
+from orbitmq.wire.bodies_client import (
+    ConsumerData,
+    ConsumerList,
+    Heartbeat,
+    MessageModel,
+    read_heartbeat,
+)
+from orbitmq.wire.bodies_namesrv import UNIT_SUBSCRIPTION_FLAG
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import FLAG_ONEWAY, Command, encode_command, reply_to
 from orbitmq.wire.fastjson import write_json
@@ -37,9 +47,6 @@ NAME_CHARS_MAX = 1_024
 NOTICE_SLICE = 500
 """Members told in one turn: about a millisecond's work."""
 
-TOPIC_HAS_UNIT_SUB = 2
-"""In a topic's system flag: its subscribers are in unit mode."""
-
 
 def heart_beat(context: Context, request: Command, connection: Connection) -> Result:
     """Take in a client's groups and subscriptions; the client is registered when we answer."""
@@ -56,10 +63,13 @@ def heart_beat(context: Context, request: Command, connection: Connection) -> Re
         heard = context.clients.heartbeat(connection, heartbeat, member)
     except LimitExceeded as error:
         raise RequestFailed(ResponseCode.SYSTEM_ERROR, str(error)) from None
+    chars_left = COMPILED_CHARS_MAX
     for consumer in heartbeat.consumer_data_set:
         _prepare_group(context, consumer)
         if not heartbeat.without_sub:
-            context.filters.register(consumer.group_name, consumer.subscription_data_set)
+            chars_left = context.filters.register(
+                consumer.group_name, consumer.subscription_data_set, chars_left
+            )
     for group, topic in heard.resubscribed:
         context.long_polls.renew(group, topic)
     notify_changed(context, heard.changed)
@@ -92,6 +102,7 @@ def notify_changed(context: Context, groups: set[str]) -> None:
         group = context.clients.consumer_group(name)
         if group is None:
             context.filters.unregister(name)
+            context.groups.note_model(name, is_broadcasting=False)
         elif _is_told(context, name):
             notice = Command(
                 RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
@@ -125,19 +136,16 @@ def _check_names(heartbeat: Heartbeat) -> None:
 
 def _prepare_group(context: Context, consumer: ConsumerData) -> None:
     """Make sure of the group and of its retry topic, through whose route tools find the group."""
-    config = context.groups.find(consumer.group_name)
-    topic = retry_topic(consumer.group_name)
+    name = consumer.group_name
+    config = context.groups.find(name)
+    is_broadcasting = consumer.message_model is MessageModel.BROADCASTING
+    context.groups.note_model(name, is_broadcasting=is_broadcasting)
+    topic = retry_topic(name)
     if config is None or context.topics.find(topic) is not None:
         return
-    context.topics.put(
-        TopicConfig(
-            topic_name=topic,
-            read_queue_count=config.retry_queue_count,
-            write_queue_count=config.retry_queue_count,
-            perm=PERM_READ | PERM_WRITE,
-            topic_sys_flag=TOPIC_HAS_UNIT_SUB if consumer.unit_mode else 0,
-        )
-    )
+    sys_flag = UNIT_SUBSCRIPTION_FLAG if consumer.unit_mode else 0
+    with contextlib.suppress(RequestFailed):  # no room: the table has said so in the log
+        context.topics.ensure(topic, config.retry_queue_count, sys_flag=sys_flag)
 
 
 HANDLERS = {

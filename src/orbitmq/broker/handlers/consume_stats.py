@@ -21,10 +21,9 @@ from typing import NamedTuple
 
 from orbitmq.broker.context import Context
 from orbitmq.broker.forwarding import answer_later
-from orbitmq.core.state import ENTRY, ENTRY_SIZE
 from orbitmq.errors import RequestFailed
 from orbitmq.net.connection import Connection, Result
-from orbitmq.store.reading import NO_TIME, QueueView, earliest_store_ms, snapshot
+from orbitmq.store.reading import NO_TIME, QueueView, earliest_store_ms, entry_store_ms, snapshot
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.bodies_consume import (
     BrokerConsumeStats,
@@ -116,7 +115,7 @@ def get_broker_consume_stats(context: Context, request: Command, _connection: Co
     async def answer() -> Command:
         found: dict[str, list[_Topic]] = {}
         row_count = 0
-        for group in list(context.groups.snapshot().subscription_group_table):
+        for group in context.groups.names():
             found[group] = []
             for topic in context.offsets.topics_of(group):
                 config = context.topics.find(topic)
@@ -190,25 +189,15 @@ def _row(context: Context, group: str, topic: str, queue_id: int) -> _Row:
 
 
 def _progress(context: Context, row: _Row, *, is_v5: bool) -> QueueProgress:
-    consumed_ms = 0 if row.view is None else _store_ms(context, row.view, row.queue_offset - 1)
+    consumed_ms = NO_TIME
+    if row.view is not None:
+        consumed_ms = entry_store_ms(context.store.reader, row.view, row.queue_offset - 1)
     return QueueProgress(
         broker_offset=row.end_offset,
         consumer_offset=row.queue_offset,
         consumed_ms=max(0, consumed_ms),
         pull_offset=row.queue_offset if is_v5 else None,
     )
-
-
-def _store_ms(context: Context, view: QueueView, queue_offset: int) -> int:
-    """Give when a message was stored, NO_TIME when it is not there; reads files."""
-    if not view.min_offset <= queue_offset < view.readable_offset:
-        return NO_TIME
-    reader = context.store.reader
-    entry = reader.entries(view, queue_offset, 1)
-    if len(entry) != ENTRY_SIZE:
-        return NO_TIME
-    log_offset, size, _ = ENTRY.unpack(entry)
-    return max(NO_TIME, reader.store_ms(log_offset, size))
 
 
 async def _give_way(count: int) -> None:
@@ -264,12 +253,12 @@ def _spans_answer(context: Context, request: Command, spans: list[_Span], now_ms
 
 
 def _time_span(context: Context, span: _Span, now_ms: int) -> QueueTimeSpan:
-    view, offset = span.view, span.queue_offset
-    min_ms = earliest_store_ms(context.store.reader, view)
-    max_ms = _store_ms(context, view, view.readable_offset - 1)
+    reader, view, offset = context.store.reader, span.view, span.queue_offset
+    min_ms = earliest_store_ms(reader, view)
+    max_ms = entry_store_ms(reader, view, view.readable_offset - 1)
     is_begun = offset > view.min_offset
-    consumed_ms = _store_ms(context, view, offset - 1) if is_begun else min_ms
-    next_ms = _store_ms(context, view, offset)
+    consumed_ms = entry_store_ms(reader, view, offset - 1) if is_begun else min_ms
+    next_ms = entry_store_ms(reader, view, offset)
     return QueueTimeSpan(
         message_queue=span.queue,
         min_ms=min_ms,

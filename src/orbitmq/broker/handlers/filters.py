@@ -11,12 +11,12 @@ from orbitmq.wire.bodies_client import TAG
 from orbitmq.wire.bodies_filter import CheckClient
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command, reply_to
-from orbitmq.wire.fastjson import read_json
+from orbitmq.wire.fastjson import read_request
 
 
 def check_client_config(context: Context, request: Command, _connection: Connection) -> Result:
     """Say whether a subscription's expression can be used."""
-    data = read_json(request.body, CheckClient).subscription_data if request.body else None
+    data = read_request(request.body, CheckClient).subscription_data if request.body else None
     if data is None or (data.expression_type or TAG) == TAG:
         return reply_to(request)
     check_type(context.settings, data.expression_type)

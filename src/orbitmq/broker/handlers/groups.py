@@ -12,44 +12,36 @@ Rules:
 import msgspec
 
 from orbitmq.broker.context import Context
-from orbitmq.broker.topic_rules import check_group
+from orbitmq.broker.topic_rules import check_count, check_group
 from orbitmq.errors import RequestFailed
 from orbitmq.net.connection import Connection, Result
 from orbitmq.wire.bodies_namesrv import SubscriptionGroupConfig
 from orbitmq.wire.bodies_topics import GroupConfigList, GroupForbiddenBody
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command, reply_to
-from orbitmq.wire.fastjson import read_json, write_json
+from orbitmq.wire.fastjson import read_request, write_json
 from orbitmq.wire.fields import read_header
 from orbitmq.wire.headers_topics import DeleteGroup, GetGroupConfig, GroupForbidden
-
-LIST_COUNT_MAX = 1_000
-"""Groups in one request."""
 
 
 def update_group(context: Context, request: Command, _connection: Connection) -> Result:
     """Make a group or change its settings."""
-    return _put_all(context, request, [read_json(request.body, SubscriptionGroupConfig)])
+    return _put_all(context, request, [read_request(request.body, SubscriptionGroupConfig)])
 
 
 def update_groups(context: Context, request: Command, _connection: Connection) -> Result:
     """Make or change several groups at once (5.x)."""
-    configs = read_json(request.body, GroupConfigList).group_config_list
-    if len(configs) > LIST_COUNT_MAX:
-        raise RequestFailed(
-            ResponseCode.SYSTEM_ERROR,
-            f"{len(configs)} groups in one request, limit {LIST_COUNT_MAX}; send several requests",
-        )
+    configs = read_request(request.body, GroupConfigList).group_config_list
+    check_count(len(configs), "groups")
     return _put_all(context, request, configs)
 
 
 def _put_all(context: Context, request: Command, configs: list[SubscriptionGroupConfig]) -> Result:
     for config in configs:
         check_group(config)
-    groups = context.groups
-    groups.check_room(sum(groups.get(config.group_name) is None for config in configs))
+    context.groups.check_room(configs)
     for config in configs:
-        groups.put(config)
+        context.groups.put(config)
     return context.keeper.answer_kept(request)
 
 
@@ -64,12 +56,8 @@ def delete_group(context: Context, request: Command, _connection: Connection) ->
 
 def get_all_groups(context: Context, request: Command, _connection: Connection) -> Result:
     """Give the whole table."""
-    table = context.groups.snapshot()
-
-    def encode() -> Command:
-        return reply_to(request, body=write_json(table, standard=False))
-
-    return context.cold_reads.answer(request, encode)
+    encode = context.groups.contents()
+    return context.cold_reads.answer(request, lambda: reply_to(request, body=encode()))
 
 
 def get_group_config(context: Context, request: Command, _connection: Connection) -> Result:

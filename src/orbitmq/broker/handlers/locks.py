@@ -12,7 +12,7 @@ from orbitmq.net.connection import Connection, Result
 from orbitmq.wire.bodies_consume import LockBatch, LockedQueues
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command, reply_to
-from orbitmq.wire.fastjson import read_json, write_json
+from orbitmq.wire.fastjson import read_request, write_json
 from orbitmq.wire.names import RETRY_TOPIC_LENGTH_MAX, group_fault, topic_fault
 
 QUEUES_PER_REQUEST_MAX = 2_000
@@ -40,7 +40,7 @@ def unlock_batch(context: Context, request: Command, _connection: Connection) ->
 
 
 def _read_batch(request: Command) -> LockBatch:
-    batch = read_json(request.body, LockBatch)
+    batch = read_request(request.body, LockBatch)
     faults = [group_fault(batch.consumer_group)]
     if not 0 < len(batch.client_id) <= CLIENT_ID_CHARS_MAX:
         faults.append(f"clientId has {len(batch.client_id)} characters, 1-{CLIENT_ID_CHARS_MAX}")

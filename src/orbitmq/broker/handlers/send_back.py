@@ -19,11 +19,11 @@ import asyncio
 from functools import partial
 from typing import NamedTuple
 
+import msgspec
+
 from orbitmq.broker.context import Context
-from orbitmq.broker.puts import NewMessage, delayed, put
+from orbitmq.broker.puts import NewMessage, again, delayed, put
 from orbitmq.broker.send_checks import (
-    READ_WRITE,
-    UNIT_SUBSCRIPTION,
     count_max_of,
     dead_letters,
     is_writable,
@@ -35,18 +35,15 @@ from orbitmq.net.connection import Connection, Result
 from orbitmq.net.later import Later
 from orbitmq.store.reading import record_by_offset
 from orbitmq.wire import properties as names
-from orbitmq.wire.bodies_namesrv import PERM_WRITE, SubscriptionGroupConfig
+from orbitmq.wire.bodies_namesrv import PERM_WRITE, UNIT_SUBSCRIPTION_FLAG, SubscriptionGroupConfig
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command, reply_to
-from orbitmq.wire.expression import tag_code
 from orbitmq.wire.fields import read_header
 from orbitmq.wire.headers_client import SendMessageBack
-from orbitmq.wire.host import pack_host
 from orbitmq.wire.message_id import encode_offset_id
 from orbitmq.wire.names import group_fault, retry_topic
 from orbitmq.wire.properties import format_properties, parse_properties
 from orbitmq.wire.record import Record, decode_record
-from orbitmq.wire.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
 TIMEOUT_S = 20.0
 FIRST_LEVEL = 3
@@ -76,8 +73,8 @@ def send_back(context: Context, request: Command, _connection: Connection) -> Re
     if group.retry_queue_count <= 0:
         return reply_to(request)
     topic = retry_topic(group.group_name)
-    sys_flag = UNIT_SUBSCRIPTION if header.unit_mode else 0
-    config = context.topics.ensure(topic, group.retry_queue_count, READ_WRITE, sys_flag)
+    sys_flag = UNIT_SUBSCRIPTION_FLAG if header.unit_mode else 0
+    config = context.topics.ensure(topic, group.retry_queue_count, sys_flag=sys_flag)
     if not config.perm & PERM_WRITE:
         raise RequestFailed(
             ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden"
@@ -156,18 +153,9 @@ def _again(context: Context, back: _Back, record: Record) -> NewMessage:
         topic, queue_id = dead_letters(context, group.group_name).topic_name, 0
     else:
         topic, queue_id = retry_topic(group.group_name), back.queue_id
-    tag = properties.get(names.TAGS)
-    message = NewMessage(
-        topic=topic,
-        queue_id=queue_id,
-        body=record.body,
-        properties=format_properties(properties),
-        flag=record.flag,
-        sys_flag=record.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6),
-        born_ms=record.born_ms,
-        born_host=pack_host(record.born_host),
+    message = msgspec.structs.replace(
+        again(record, topic, queue_id, format_properties(properties), properties.get(names.TAGS)),
         reconsume_times=record.reconsume_times + 1,
-        tags_code=tag_code(tag) if tag else 0,
     )
     return message if is_dead else delayed(context, message, level)
 

@@ -15,23 +15,19 @@ import msgspec
 
 from orbitmq.broker.context import Context
 from orbitmq.broker.system_topics import belongs_to_system, system_topic_names
-from orbitmq.broker.topic_rules import check_config, check_name, with_attributes
+from orbitmq.broker.topic_rules import check_config, check_count, check_name, with_attributes
 from orbitmq.core import Queue
-from orbitmq.core.state import ENTRY, ENTRY_SIZE
 from orbitmq.errors import RequestFailed
 from orbitmq.net.connection import Connection, Result
-from orbitmq.store.reading import ColdReader, QueueView, snapshot
+from orbitmq.store.reading import entry_store_ms, snapshot
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.bodies_namesrv import TopicConfig, TopicList
 from orbitmq.wire.bodies_topics import TopicConfigList, TopicOffset, TopicStats
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command, reply_to
-from orbitmq.wire.fastjson import read_json, write_json
+from orbitmq.wire.fastjson import read_request, write_json
 from orbitmq.wire.fields import read_header
 from orbitmq.wire.headers_topics import CreateTopic, DeleteTopic, GetTopicConfig, GetTopicStats
-
-LIST_COUNT_MAX = 1_000
-"""Topics in one request."""
 
 STATS_QUEUES_MAX = 16_384
 """Queues in one answer: less than 2 MB."""
@@ -56,12 +52,8 @@ def update_topic(context: Context, request: Command, _connection: Connection) ->
 
 def update_topics(context: Context, request: Command, _connection: Connection) -> Result:
     """Make or change several topics at once (5.x)."""
-    configs = read_json(request.body, TopicConfigList).topic_config_list
-    if len(configs) > LIST_COUNT_MAX:
-        raise RequestFailed(
-            ResponseCode.SYSTEM_ERROR,
-            f"{len(configs)} topics in one request, limit {LIST_COUNT_MAX}; send several requests",
-        )
+    configs = read_request(request.body, TopicConfigList).topic_config_list
+    check_count(len(configs), "topics")
     return _put_all(context, request, configs)
 
 
@@ -70,7 +62,7 @@ def _put_all(context: Context, request: Command, configs: list[TopicConfig]) -> 
     for config in configs:
         check_name(config.topic_name, settings)
         check_config(config)
-    topics.check_room(sum(topics.find(config.topic_name) is None for config in configs))
+    topics.check_room(configs)
     for config in configs:
         topics.put(config)
     return context.keeper.answer_kept(request)
@@ -122,12 +114,8 @@ def clean_unused(context: Context, request: Command, _connection: Connection) ->
 
 def get_all_topics(context: Context, request: Command, _connection: Connection) -> Result:
     """Give the whole table."""
-    table = context.topics.snapshot()
-
-    def encode() -> Command:
-        return reply_to(request, body=write_json(table, standard=False))
-
-    return context.cold_reads.answer(request, encode)
+    encode = context.topics.contents()
+    return context.cold_reads.answer(request, lambda: reply_to(request, body=encode()))
 
 
 def get_topic_config(context: Context, request: Command, _connection: Connection) -> Result:
@@ -169,8 +157,9 @@ def get_topic_stats(context: Context, request: Command, _connection: Connection)
         for number in range(count):
             offset, view = TopicOffset(), views.get(number)
             if view is not None:
+                last_offset = view.readable_offset - 1
                 offset = TopicOffset(
-                    last_update_ms=_last_store_ms(store.reader, view),
+                    last_update_ms=max(0, entry_store_ms(store.reader, view, last_offset)),
                     max_offset=view.readable_offset,
                     min_offset=view.min_offset,
                 )
@@ -178,16 +167,6 @@ def get_topic_stats(context: Context, request: Command, _connection: Connection)
         return reply_to(request, body=write_json(TopicStats(offset_table=table), standard=False))
 
     return context.cold_reads.answer(request, look)
-
-
-def _last_store_ms(reader: ColdReader, view: QueueView) -> int:
-    """Give when a queue's last message was stored; 0 when there is none, or it cannot be read."""
-    last_offset = view.readable_offset - 1
-    entry = reader.entries(view, last_offset, 1) if last_offset >= view.min_offset else b""
-    if len(entry) != ENTRY_SIZE:
-        return 0
-    log_offset, size, _ = ENTRY.unpack(entry)
-    return max(0, reader.store_ms(log_offset, size))
 
 
 HANDLERS = {

@@ -1,0 +1,161 @@
+"""The tables of docs/performance.md, and the page with this run's figures in their place.
+
+In: a report of a whole run, and the page. Out: the page with new tables. Rules:
+
+1. A table is known by its first line; everything else on the page is written by hand and kept.
+2. A table that the page lacks is an error, and then nothing is written: all figures of the page are
+   of one run.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.report import Report, Row
+from benchmarks.servers import BARE, ORIGINAL, OURS, ROOT
+
+PAGE = ROOT / "docs" / "performance.md"
+
+
+class PageUnlike(Exception):
+    """The page lacks a table that is to be replaced."""
+
+
+def write_page(report: Report, path: Path) -> None:
+    """Replace every table of the page."""
+    text = path.read_text(encoding="utf-8")
+    for table in tables(report):
+        text = replace_table(text, table)
+    path.write_text(text, encoding="utf-8")
+
+
+def replace_table(text: str, table: Sequence[str]) -> str:
+    """Give the text with the table in the place of the one with the same first line."""
+    lines = text.splitlines()
+    if table[0] not in lines:
+        raise PageUnlike(f"{PAGE.name} has no table that begins with {table[0]!r}; add its head")
+    begin = end = lines.index(table[0])
+    while end < len(lines) and lines[end].startswith("|"):
+        end += 1
+    return "\n".join([*lines[:begin], *table, *lines[end:]]) + "\n"
+
+
+def tables(report: Report) -> list[list[str]]:
+    """Give every table of the page, as lines."""
+    return [
+        _table(("this run", "is"), _run_rows(report)),
+        _table(("aim, plain Python", "at most", "this run", "so"), _aim_rows(report)),
+        _table(
+            ("load", BARE, "OrbitMQ", ORIGINAL, "to bare", "to original"),
+            [_load_cells(report, load) for load in _loads(report)],
+        ),
+        _table(
+            ("latency", "OrbitMQ, half", "99 %", f"{ORIGINAL}, half", "99 %"),
+            [_latency_cells(report, load) for load in _loads(report)],
+        ),
+        _table(("delayed messages", "delivered", "CPU each", "of"), _delivery_rows(report)),
+        _table(
+            ("idle connections", "number", "memory before", "with them", "a heartbeat", "silent"),
+            _idle_rows(report),
+        ),
+        _table(
+            ("in process, 16 frames a read", "a message", "a request"),
+            [
+                (one.name, f"{one.us_per_message:.2f} µs", f"{one.us_per_request:.1f} µs")
+                for one in report.core
+            ],
+        ),
+        _table(
+            ("task of the store", "OrbitMQ", BARE, "to bare"),
+            [
+                (one.name, f"{one.us:.2f} µs", f"{one.bare_us:.2f} µs", f"{one.ratio:.2f}")
+                for one in report.store
+            ],
+        ),
+        _table(
+            ("a large store", "CPU", "resident memory"),
+            [(one.name, f"{one.cpu_s:.2f} s", f"{one.memory_mb:.0f} MB") for one in report.many],
+        ),
+    ]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Give the lines of a table: the first column is text, the others are figures."""
+    marks = ["---", *("---:" for _ in head[1:])]
+    return [_line(head), "|" + "|".join(marks) + "|", *map(_line, rows)]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _run_rows(report: Report) -> list[tuple[str, str]]:
+    return [(name, str(value)) for name, value in report.machine.items()]
+
+
+def _aim_rows(report: Report) -> list[tuple[str, ...]]:
+    return [
+        (
+            aim.name,
+            f"{aim.limit:g}{aim.unit}",
+            "" if aim.found is None else f"**{aim.found:.2f}**{aim.unit}",
+            aim.verdict,
+        )
+        for aim in report.aims()
+    ]
+
+
+def _loads(report: Report) -> list[str]:
+    return list(dict.fromkeys(row.load for row in report.rows))
+
+
+def _row(report: Report, load: str, server: str) -> Row | None:
+    return next((row for row in report.rows if (row.load, row.server) == (load, server)), None)
+
+
+def _load_cells(report: Report, load: str) -> tuple[str, ...]:
+    bare, ours, original = (_row(report, load, name) for name in (BARE, OURS, ORIGINAL))
+    ratios = (ours and report.ratio(ours, base) for base in (BARE, ORIGINAL))
+    return (
+        load,
+        f"{bare.figures.server_us_per_message:.3f} µs" if bare else "",
+        _cost(ours),
+        _cost(original),
+        *(f"{ratio:.2f}" if ratio else "" for ratio in ratios),
+    )
+
+
+def _cost(row: Row | None) -> str:
+    if row is None:
+        return ""
+    figures = row.figures
+    return f"{figures.server_us_per_message:.3f} µs · {figures.messages_per_s:,.0f}/s"
+
+
+def _latency_cells(report: Report, load: str) -> tuple[str, ...]:
+    cells = [load]
+    for server in (OURS, ORIGINAL):
+        row = _row(report, load, server)
+        us = (row.figures.p50_us, row.figures.p99_us) if row else ()
+        cells += [f"{one / 1e3:.2f} ms" for one in us] or ["", ""]
+    return tuple(cells)
+
+
+def _delivery_rows(report: Report) -> list[tuple[str, ...]]:
+    return [
+        (one.server, f"{one.per_s:,.0f}/s", f"{one.us_per_message:.2f} µs", f"{one.count:,}")
+        for one in report.deliveries
+    ]
+
+
+def _idle_rows(report: Report) -> list[tuple[str, ...]]:
+    return [
+        (
+            one.server,
+            f"{one.count:,}",
+            f"{one.before_mb:.0f} MB",
+            f"{one.after_mb:.0f} MB",
+            f"{one.heartbeat_us:.1f} µs",
+            f"{one.silent_cores:.3f} cores",
+        )
+        for one in report.idle
+    ]
