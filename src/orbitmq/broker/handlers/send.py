@@ -13,6 +13,7 @@ Rules:
    never stored as something else.
 """
 
+import re
 from typing import NamedTuple
 
 from orbitmq.broker.context import Context
@@ -29,7 +30,7 @@ from orbitmq.broker.send_checks import Target, check_send, retry_target
 from orbitmq.core import BatchEntry, Stamp, append_batch, stored_properties
 from orbitmq.errors import RemoteProtocolError, RequestFailed
 from orbitmq.net.connection import Connection, Result
-from orbitmq.store.follow import parse_level
+from orbitmq.store.follow import parse_level, properties_code
 from orbitmq.store.refusals import RefusalKind
 from orbitmq.wire import properties as names
 from orbitmq.wire.batch import MESSAGE_SIZE_MIN, BatchMessage, count_batch, decode_batch
@@ -38,12 +39,14 @@ from orbitmq.wire.command import Command, encode_command, reply_to
 from orbitmq.wire.expression import tag_code
 from orbitmq.wire.fields import write_header
 from orbitmq.wire.headers_client import SendMessage, SendMessageAnswer, read_send
-from orbitmq.wire.message_id import encode_offset_id
 from orbitmq.wire.properties import parse_properties
 from orbitmq.wire.sysflag import SENDER_BITS, TRANSACTION_MASK
 
 BATCH_COUNT_MAX = 32_768
 """Messages of one batch: what is taken is stored in one piece, and the loop does nothing else."""
+
+_SPECIAL = re.compile(rb"\0|TIMER_|INNER_|CLUSTER\x01|[^\x00-\x7f]")
+"""What asks for an exact look at properties; without it their bytes are stored as they are."""
 
 _TIMED = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 
@@ -77,8 +80,9 @@ def _send(
     else:
         target = retry_target(context, request, header, target)
         stored = _store_one(context, request, header, (target, connection))
+    store_id = context.core.store_id.decode()
     answer = SendMessageAnswer(
-        msg_id=",".join(encode_offset_id(context.store_host, at) for at in stored.log_offsets),
+        msg_id=",".join(f"{store_id}{log_offset:016X}" for log_offset in stored.log_offsets),
         queue_id=target.queue_id,
         queue_offset=stored.queue_offset,
         region_id=context.region,
@@ -109,7 +113,7 @@ def _store_one(
     _check_transaction(context, header, properties, level)
     message = BatchMessage(request.body, header.properties.encode(), header.flag)
     if level <= 0:
-        return _append(context, place, [_entry(context, header, message, is_batch=False)])
+        return _append(context, place, [_entry(context, header, message)])
     target, connection = place
     _check_properties(message, properties)
     check_sizes(request.body, b"", context.core.body_size_max)
@@ -179,11 +183,8 @@ def _store_batch(
     shared_size = len(without_cluster(header.properties).strip(names.ENTRY_END).encode())
     messages = _batch_messages(context, request.body, shared_size, place)
     entries = [
-        _entry(
-            context,
-            header,
-            BatchMessage(body, own.rstrip(b"\x02") + b"\x02" + shared, flag),
-            is_batch=True,
+        _batch_entry(
+            context, header, BatchMessage(body, own.rstrip(b"\x02") + b"\x02" + shared, flag)
         )
         for body, own, flag in messages
     ]
@@ -233,23 +234,36 @@ def _append(
     return _Stored(log_offsets, queue.next_offset - len(entries))
 
 
-def _entry(
-    context: Context, header: SendMessage, message: BatchMessage, *, is_batch: bool
-) -> BatchEntry:
-    """Check one message and give it as it is stored; in a batch WAIT stays, as in the original."""
+def _entry(context: Context, header: SendMessage, message: BatchMessage) -> BatchEntry:
+    """Check one message and give it as it is stored."""
     text = message.properties.decode(errors="replace").lstrip("\x02")
     properties = parse_properties(text)
     _check_properties(message, properties)
-    own = without_cluster(text)
-    if is_batch:
-        stored = (closed(own) + context.core.cluster_property).encode()
+    stored = stored_properties(context.core, without_cluster(text)).encode()
+    return _checked(context, header, message, stored, _tags_code(properties))
+
+
+def _batch_entry(context: Context, header: SendMessage, message: BatchMessage) -> BatchEntry:
+    """Check one message of a batch and give it as it is stored: WAIT stays, as in the original."""
+    if _SPECIAL.search(message.properties) is None:
+        own = message.properties.strip(b"\x02")
+        code = properties_code(own)
     else:
-        stored = stored_properties(context.core, own).encode()
+        text = message.properties.decode(errors="replace").lstrip("\x02")
+        properties = parse_properties(text)
+        _check_properties(message, properties)
+        own = closed(without_cluster(text)).encode()[:-1]
+        code = _tags_code(properties)
+    stored = (own + b"\x02" if own else b"") + context.core.cluster_property.encode()
+    return _checked(context, header, message, stored, code)
+
+
+def _checked(
+    context: Context, header: SendMessage, message: BatchMessage, stored: bytes, code: int
+) -> BatchEntry:
     check_sizes(message.body, stored, context.core.body_size_max)
     sys_flag = header.sys_flag & SENDER_BITS
-    stamp = Stamp(
-        message.flag, sys_flag, header.born_ms, header.reconsume_times, 0, _tags_code(properties)
-    )
+    stamp = Stamp(message.flag, sys_flag, header.born_ms, header.reconsume_times, 0, code)
     return stamp, message.body, stored
 
 
