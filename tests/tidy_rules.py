@@ -30,12 +30,12 @@ ALLOWED_PLACES: Mapping[str, tuple[str, ...]] = {
     "signal": ("world/", "cli/"),
     # the event loop: the layers that wait
     "asyncio": (
-        *("world/net.py", "world/processes.py", "world/threads.py"),
-        *("net/", "broker/", "namesrv/", "cli/"),
+        *("world/http.py", "world/net.py", "world/processes.py", "world/threads.py"),
+        *("net/", "broker/", "namesrv/", "client/", "cli/"),
     ),
     "uvloop": ("world/net.py",),
     # wire, core and store return values; the caller reports
-    "logging": ("world/net.py", "net/", "broker/", "namesrv/", "cli/"),
+    "logging": ("world/net.py", "net/", "broker/", "namesrv/", "client/", "cli/"),
     # programs on the wire: never
     **dict.fromkeys(("pickle", "marshal", "shelve", "dbm"), ()),
 }

@@ -6,10 +6,13 @@ what went wrong and, where there is one, which setting or command changes it.
 Rules:
 1. What a peer does wrong is a RemoteProtocolError; what our caller does wrong is a
    LocalProtocolError. Any other exception out of `wire` is a bug of ours.
-2. "Definitely failed" and "outcome unknown" are never the same type (RequestFailed and
-   RequestTimeout).
-3. One place turns an exception into a response code: `net.dispatch`.
+2. "Definitely failed" and "outcome unknown" are never the same type: whatever may have been done
+   all the same is an OutcomeUnknown.
+3. One place turns an exception into a response code (`net.dispatch`), one turns a response code
+   into an exception (`client.remote`).
 """
+
+from collections.abc import Sequence
 
 
 class MQError(Exception):
@@ -83,8 +86,12 @@ class RequestFailed(MQError):
         self.remark = remark
 
 
-class RequestTimeout(MQError):
-    """No answer came in time. The outcome is unknown: the peer may have done what was asked."""
+class OutcomeUnknown(MQError):
+    """Nobody knows whether it was done; doing it again may do it twice."""
+
+
+class RequestTimeout(OutcomeUnknown):
+    """No answer came in time: the peer may have done what was asked."""
 
     def __init__(self, code: int, peer: str, timeout_s: float) -> None:
         super().__init__(
@@ -99,8 +106,68 @@ class ConnectFailed(MQError):
     """No connection could be made, so nothing was sent."""
 
 
-class ConnectionClosed(MQError):
-    """The connection ended while a request was under way; its outcome is unknown."""
+class ConnectionClosed(OutcomeUnknown):
+    """The connection ended while a request was under way: it may have been done."""
+
+
+class RouteNotFound(MQError):
+    """No name server says where a topic is. Nothing was sent.
+
+    `name_servers` are the addresses that were asked, `cause` is what they said.
+    """
+
+    def __init__(self, topic: str, name_servers: Sequence[str], cause: str, advice: str) -> None:
+        asked = ", ".join(name_servers) or "none"
+        super().__init__(f"no route for topic {topic}: {cause} (asked: {asked}); {advice}")
+        self.topic = topic
+        self.name_servers = tuple(name_servers)
+        self.cause = cause
+        self.advice = advice
+
+
+class BrokerNotFound(MQError):
+    """The routes have no address for a broker; nothing was sent."""
+
+    def __init__(self, broker_name: str, topic: str) -> None:
+        super().__init__(
+            f"the route of topic {topic} has no address for broker {broker_name}; it has stopped, "
+            "or it has registered with other name servers"
+        )
+        self.broker_name = broker_name
+        self.topic = topic
+
+
+class BrokerBusy(RequestFailed):
+    """A broker refused a request to protect itself. Nothing was stored; send less, or later."""
+
+
+class SendFailed(MQError):
+    """A message was certainly not stored: every attempt was refused or could not be sent.
+
+    `attempts` are pairs of a broker's name and why it did not work there.
+    """
+
+    def __init__(self, topic: str, attempts: Sequence[tuple[str, Exception]]) -> None:
+        super().__init__(f"not sent to topic {topic}: {_told(attempts)}")
+        self.topic = topic
+        self.attempts = tuple(attempts)
+
+
+class SendUnknown(OutcomeUnknown):
+    """A message may or may not be stored: an attempt got no answer, and no other one succeeded."""
+
+    def __init__(self, topic: str, attempts: Sequence[tuple[str, Exception]]) -> None:
+        super().__init__(f"it may have been sent to topic {topic}, or not: {_told(attempts)}")
+        self.topic = topic
+        self.attempts = tuple(attempts)
+
+
+def _told(attempts: Sequence[tuple[str, Exception]]) -> str:
+    return "; ".join(f"{broker}: {error}" for broker, error in attempts) or "nobody to send it to"
+
+
+class ClientStateError(MQError):
+    """A client was used before its start or after its end, or started twice."""
 
 
 class LimitExceeded(MQError):

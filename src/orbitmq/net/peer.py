@@ -11,6 +11,7 @@ Rules:
 """
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 
@@ -48,6 +49,14 @@ class Peer:
         self._connection: Connection | None = None
         self._dialling: asyncio.Task[Connection] | None = None
         self._is_closed = False
+        self.on_connected: Callable[[str], None] | None = None
+        """Called with the address whenever a connection has been made."""
+
+    @property
+    def connection(self) -> Connection | None:
+        """The connection, if there is one."""
+        connection = self._connection
+        return None if connection is None or connection.closed else connection
 
     async def call(self, request: Command, timeout_s: float) -> Command:
         """Send a request and give its response, whatever its code; dials first if needed.
@@ -137,3 +146,5 @@ class Peer:
         self._connection = dialling.result()
         if self._is_closed:
             self._connection.close("stop")
+        elif self.on_connected is not None:
+            self.on_connected(self.address)

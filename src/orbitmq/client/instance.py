@@ -1,0 +1,310 @@
+"""One client process's worth of shared parts: connections, routes, heartbeats, members.
+
+In: producers and consumers that join. Out: routes kept fresh, brokers that know who is there, and
+the requests of brokers at the consumers they are about.
+
+Rules:
+1. Members with one `instance_name` (and one event loop and name server list) share an instance;
+   without a name each has its own. A group joins an instance once.
+2. Every broker in the routes of the members gets a heartbeat every `heartbeat_interval_s`, at once
+   when somebody joins or subscribes, and at once on a new connection: brokers forget a client with
+   its connection. Slaves get one only while there are consumers.
+3. A broker or name server that does not answer is told about in the log once, and once when it is
+   back.
+4. The last member that leaves closes everything: no task, socket or timer is left.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from orbitmq.client.members import ConsumerMember, ProducerMember
+from orbitmq.client.name_servers import LOOKUP_INTERVAL_S, NameServers
+from orbitmq.client.on_broker import handlers_of
+from orbitmq.client.remote import Remote, request
+from orbitmq.client.routes import MASTER_ID, Routes
+from orbitmq.client.settings import ClientSettings
+from orbitmq.errors import ClientStateError, MQError
+from orbitmq.metrics import Registry
+from orbitmq.net.dispatch import Dispatcher
+from orbitmq.wire.bodies_client import Heartbeat, ProducerData
+from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.fastjson import write_json
+from orbitmq.wire.headers_client import UnregisterClient
+from orbitmq.world.chance import SystemChance
+from orbitmq.world.clock import SystemClock
+from orbitmq.world.net import reachable_address
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_TIMEOUT_S = 3.0
+GOODBYE_S = 2.0
+"""So long a close waits for brokers that do not answer: they notice by themselves."""
+INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
+"""Every client of the original is in this group as well; tools expect it."""
+NAME_RANGE = 2**48
+
+T = TypeVar("T")
+
+_shared: dict[tuple[int, str, str, str], "Instance"] = {}
+"""Named instances by loop, name, name servers and unit."""
+
+
+async def join(settings: ClientSettings) -> "Instance":
+    """Give the instance that these settings ask for, started; `leave` gives it back.
+
+    Raises SettingError when no name server is known, ConnectFailed when a look-up fails.
+    """
+    if not settings.instance_name:
+        return await Instance(settings).start()
+    key = _key(settings)
+    instance = _shared.get(key)
+    if instance is None:
+        instance = _shared[key] = Instance(settings)
+    try:
+        return await instance.start()
+    except BaseException:
+        _shared.pop(key, None)
+        raise
+
+
+def _key(settings: ClientSettings) -> tuple[int, str, str, str]:
+    loop_id = id(asyncio.get_running_loop())
+    return loop_id, settings.instance_name, settings.namesrv, settings.unit_name
+
+
+class Instance:
+    """What one or more producers and consumers share. Use `join` and `leave`."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self.loop = asyncio.get_running_loop()
+        self.clock = SystemClock()
+        self.chance = SystemChance()
+        self.registry = Registry()
+        self.ip = settings.client_ip or reachable_address("0.0.0.0")  # noqa: S104 - not bound
+        self.client_id = self._client_id()
+        self.producers: dict[str, ProducerMember] = {}
+        self.consumers: dict[str, ConsumerMember] = {}
+        handle = Dispatcher(handlers_of(self.consumers, self.spawn), self.registry)
+        self.remote = Remote(settings, handle, self.registry)
+        self.remote.on_connected = self._connected
+        self.name_servers = NameServers(settings, self.remote.peer, self.chance)
+        self.routes = Routes(self.name_servers)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timers: list[asyncio.Task[None]] = []
+        self._beating: dict[str, asyncio.Task[bool]] = {}
+        self._silent: set[str] = set()
+        self._member_count = 0
+        self._started: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    def _client_id(self) -> str:
+        name = self.settings.instance_name or f"{os.getpid()}#{self.chance.below(NAME_RANGE)}"
+        unit = f"@{self.settings.unit_name}" if self.settings.unit_name else ""
+        return f"{self.ip}@{name}{unit}"
+
+    # --- life ---
+
+    async def start(self) -> "Instance":
+        """Have name servers and begin to keep house, once; counts who has joined."""
+        self._member_count += 1
+        if self._started is None:
+            self._started = self.loop.create_task(self._start())
+        try:
+            await asyncio.shield(self._started)
+        except BaseException:
+            self._member_count -= 1
+            raise
+        return self
+
+    async def _start(self) -> None:
+        try:
+            await self.name_servers.begin()
+        except BaseException:
+            await self.remote.close()
+            raise
+        settings = self.settings
+        self._every(settings.route_interval_s, self.refresh_routes)
+        self._every(settings.heartbeat_interval_s, self.heartbeat)
+        if self.name_servers.is_looked_up:
+            self._every(LOOKUP_INTERVAL_S, self.name_servers.look_up)
+
+    async def leave(self) -> None:
+        """Give the instance back; the last one that does closes it."""
+        self._member_count -= 1
+        if self._member_count > 0 or self._is_closed:
+            return
+        self._is_closed = True
+        if _shared.get(_key(self.settings)) is self:
+            del _shared[_key(self.settings)]
+        tasks = [*self._timers, *self._tasks, *self._beating.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.remote.close()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Run something beside; it ends with the instance at the latest, a failure is logged."""
+        task = self.loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._spawned)
+        return task
+
+    def _spawned(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("work of client %s failed", self.client_id, exc_info=error)
+
+    def _every(self, period_s: float, action: Callable[[], Awaitable[object]]) -> None:
+        self._timers.append(self.loop.create_task(every(period_s, action)))
+
+    # --- members ---
+
+    def add_producer(self, member: ProducerMember) -> None:
+        """Let a producer take part; raises ClientStateError when its group has joined already."""
+        _refuse_second(self.producers, member.group, "producer")
+        self.producers[member.group] = member
+
+    def add_consumer(self, member: ConsumerMember) -> None:
+        """Let a consumer take part; raises ClientStateError when its group has joined already."""
+        _refuse_second(self.consumers, member.group, "consumer")
+        self.consumers[member.group] = member
+
+    async def remove_producer(self, member: ProducerMember) -> None:
+        """Say goodbye for a producer."""
+        if self.producers.get(member.group) is member:
+            del self.producers[member.group]
+            await self._say_goodbye(
+                UnregisterClient(client_id=self.client_id, producer_group=member.group)
+            )
+
+    async def remove_consumer(self, member: ConsumerMember) -> None:
+        """Say goodbye for a consumer: brokers tell the rest of its group."""
+        if self.consumers.get(member.group) is member:
+            del self.consumers[member.group]
+            await self._say_goodbye(
+                UnregisterClient(client_id=self.client_id, consumer_group=member.group)
+            )
+
+    def topics(self) -> set[str]:
+        """Give the topics that members use."""
+        members = [*self.producers.values(), *self.consumers.values()]
+        return {topic for member in members for topic in member.topics()}
+
+    # --- routes ---
+
+    async def refresh_routes(self) -> None:
+        """Ask for the routes of all topics in use, and end connections nobody needs any more."""
+        await self.routes.refresh_all(self.topics())
+        needed = {
+            address
+            for members in self.routes.broker_addresses().values()
+            for address in members.values()
+        }
+        unneeded = self.remote.addresses - needed - set(self.name_servers.addresses)
+        for address in unneeded:
+            log.info("%s is in no route any more; its connection is closed", address)
+            self._silent.discard(address)
+        self.remote.forget(unneeded)
+
+    # --- heartbeats ---
+
+    def broker_addresses(self) -> set[str]:
+        """Give the addresses that get heartbeats (rule 2)."""
+        return {
+            address
+            for members in self.routes.broker_addresses().values()
+            for broker_id, address in members.items()
+            if broker_id == MASTER_ID or self.consumers
+        }
+
+    async def heartbeat(self) -> int:
+        """Tell all brokers who is here; give how many answered."""
+        if not self.producers and not self.consumers:
+            return 0
+        beats = [self._beat(address) for address in self.broker_addresses()]
+        return sum(await asyncio.gather(*beats))
+
+    async def _beat(self, address: str) -> bool:
+        """Send one broker a heartbeat, after the one that is under way."""
+        while (before := self._beating.get(address)) is not None:
+            await asyncio.wait([before])
+        beating = self.loop.create_task(self._send_heartbeat(address))
+        self._beating[address] = beating
+        beating.add_done_callback(lambda _done: self._beating.pop(address, None))
+        return await asyncio.shield(beating)
+
+    async def _send_heartbeat(self, address: str) -> bool:
+        beat = request(RequestCode.HEART_BEAT, body=self._heartbeat_body())
+        try:
+            await self.remote.ask(address, beat, timeout_s=HEARTBEAT_TIMEOUT_S)
+        except MQError as error:
+            if address not in self._silent:
+                self._silent.add(address)
+                log.warning("broker %s does not take heartbeats: %s", address, error)
+            return False
+        if address in self._silent:
+            self._silent.discard(address)
+            log.info("broker %s takes heartbeats again", address)
+        return True
+
+    def _heartbeat_body(self) -> bytes:
+        groups = [*self.producers, INNER_PRODUCER_GROUP]
+        return write_json(
+            Heartbeat(
+                client_id=self.client_id,
+                consumer_data_set=[member.heartbeat() for member in self.consumers.values()],
+                producer_data_set=[ProducerData(group_name=group) for group in groups],
+            ),
+            standard=True,
+        )
+
+    def _connected(self, address: str) -> None:
+        """Introduce ourselves on a new connection, unless a heartbeat has made it."""
+        if address in self._beating or self._is_closed:
+            return
+        if (self.producers or self.consumers) and address in self.broker_addresses():
+            self.spawn(self._introduce(address))
+
+    async def _introduce(self, address: str) -> None:
+        await self._beat(address)
+
+    async def _say_goodbye(self, header: UnregisterClient) -> None:
+        """Tell all brokers, as far as they answer in time."""
+        goodbyes = [
+            self.loop.create_task(self._unregister(address, header))
+            for address in self.broker_addresses()
+            if self.remote.peer(address).connection is not None
+        ]
+        if goodbyes:
+            await asyncio.wait(goodbyes)
+
+    async def _unregister(self, address: str, header: UnregisterClient) -> None:
+        try:
+            goodbye = request(RequestCode.UNREGISTER_CLIENT, header)
+            await self.remote.ask(address, goodbye, timeout_s=GOODBYE_S)
+        except MQError as error:
+            log.debug("broker %s was not told that we leave: %s", address, error)
+
+
+def _refuse_second(members: dict[str, T], group: str, kind: str) -> None:
+    if group in members:
+        raise ClientStateError(
+            f"a {kind} of group {group} is running in this instance already; give this one another "
+            "group or another instance_name"
+        )
+
+
+async def every(period_s: float, action: Callable[[], Awaitable[object]]) -> None:
+    """Do something again and again; a failure is logged and does not end it."""
+    while True:
+        await asyncio.sleep(period_s)
+        try:
+            await action()
+        except MQError as error:
+            log.warning("%s", error)
+        except Exception:  # a bug of ours: what is to be done again is needed all the more
+            log.exception("a routine of the client failed; it goes on")

@@ -1,0 +1,97 @@
+"""Which name servers to ask, and asking one that answers.
+
+In: addresses as an argument, from the environment, or from an http address; requests. Out: the
+answer of the first name server that gives one.
+
+Rules:
+1. Precedence, as in the original: the argument, the environment's NAMESRV_ADDR, then the list that
+   `namesrv_lookup` (or the environment's NAMESRV_LOOKUP) serves, asked for again every two minutes.
+2. One name server is used, picked at random, until it fails; then the next one. Names are resolved
+   anew at every dial.
+3. What one says counts: an answer with an error code is an answer, only silence moves on.
+"""
+
+import logging
+from collections.abc import Callable
+
+from orbitmq.client.settings import (
+    LOOKUP_VARIABLE,
+    NAMESRV_VARIABLE,
+    ClientSettings,
+    environment,
+)
+from orbitmq.errors import ConnectFailed, MQError, OutcomeUnknown, SettingError
+from orbitmq.net.peer import Peer
+from orbitmq.wire.command import Command
+from orbitmq.world.chance import Chance
+from orbitmq.world.http import fetch_text
+from orbitmq.world.net import split_address
+
+log = logging.getLogger(__name__)
+
+LOOKUP_INTERVAL_S = 120.0
+LOOKUP_TIMEOUT_S = 3.0
+
+
+def read_addresses(text: str) -> list[str]:
+    """Give the addresses in a `;` list; raises SettingError for one that is none."""
+    parts = text.replace(",", ";").split(";")
+    addresses = [part.strip() for part in parts if part.strip()]
+    for address in addresses:
+        split_address(address)
+    return list(dict.fromkeys(addresses))
+
+
+class NameServers:
+    """The name servers of one client."""
+
+    def __init__(
+        self, settings: ClientSettings, peer_of: Callable[[str], Peer], chance: Chance
+    ) -> None:
+        self._lookup = settings.namesrv_lookup or environment(LOOKUP_VARIABLE)
+        given = settings.namesrv or environment(NAMESRV_VARIABLE)
+        self.addresses = read_addresses(given)
+        self.is_looked_up = not self.addresses and bool(self._lookup)
+        self._peer_of = peer_of
+        self._chance = chance
+        self._current = chance.below(max(1, len(self.addresses)))
+
+    async def begin(self) -> None:
+        """Have addresses; raises SettingError when there is nowhere to get them from."""
+        if self.is_looked_up:
+            await self.look_up()
+        if not self.addresses:
+            raise SettingError(
+                "no name server is known: give namesrv='host:9876', or set the environment's "
+                f"{NAMESRV_VARIABLE} (or {LOOKUP_VARIABLE} to an http address that lists them)"
+            )
+
+    async def look_up(self) -> None:
+        """Ask the http address for the list; raises ConnectFailed when it gives none."""
+        text = await fetch_text(self._lookup, LOOKUP_TIMEOUT_S)
+        addresses = read_addresses(text.replace("\n", ";"))
+        if not addresses:
+            raise ConnectFailed(f"{self._lookup} lists no name server")
+        if addresses != self.addresses:
+            log.info("name servers are now %s, says %s", ";".join(addresses), self._lookup)
+            self.addresses = addresses
+            self._current = self._chance.below(len(addresses))
+
+    async def call(self, request: Command, timeout_s: float) -> Command:
+        """Give the answer of the first name server that answers; raises the last one's silence."""
+        last: MQError = ConnectFailed("no name server is known")
+        for _ in range(len(self.addresses)):
+            address = self.addresses[self._current % len(self.addresses)]
+            try:
+                return await self._peer_of(address).call(request, timeout_s)
+            except (ConnectFailed, OutcomeUnknown) as error:
+                last = error
+                self._move_on(address, error)
+        raise last
+
+    def _move_on(self, address: str, error: MQError) -> None:
+        """Use another one from now on, unless somebody has moved on already."""
+        if self.addresses and self.addresses[self._current % len(self.addresses)] == address:
+            self._current = (self._current + 1) % len(self.addresses)
+        if len(self.addresses) > 1:
+            log.warning("name server %s does not answer (%s); asking another", address, error)

@@ -1,0 +1,131 @@
+"""Requests to brokers and name servers with typed headers, and what their answers mean.
+
+In: an address, a request code, a header, a body. Out: the answer, or the exception it stands for.
+
+Rules:
+1. This is the one place that turns a response code into an exception: BrokerBusy for flow control,
+   RequestFailed for every other code that the caller did not expect.
+2. There is one connection per address, dialled when it is needed and again after a failure. A peer
+   is kept as long as somebody uses it; `forget` closes those of brokers that are gone.
+3. Hooks see every request before it goes out and every answer before it is judged.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from orbitmq.client.settings import LANGUAGE, ClientSettings
+from orbitmq.errors import BrokerBusy, RequestFailed
+from orbitmq.metrics import Registry
+from orbitmq.net.connection import Handler
+from orbitmq.net.limits import Limits
+from orbitmq.net.peer import Peer
+from orbitmq.net.turn import Turn
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
+from orbitmq.wire.fields import Header, write_header
+from orbitmq.world.tls import ClientTls
+
+log = logging.getLogger(__name__)
+
+SUCCESS = int(ResponseCode.SUCCESS)
+_BUSY = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL})
+
+BeforeRequest = Callable[[str, Command], None]
+AfterAnswer = Callable[[str, Command, Command], None]
+
+
+class Remote:
+    """The connections of one client, by address."""
+
+    def __init__(self, settings: ClientSettings, handle: Handler, registry: Registry) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.turn = Turn(self.loop)
+        self.before_request: list[BeforeRequest] = []
+        """Called with address and request; may add fields to it."""
+        self.after_answer: list[AfterAnswer] = []
+        """Called with address, request and answer."""
+        self._settings = settings
+        self._handle = handle
+        self._registry = registry
+        self._limits = Limits()
+        self._tls = ClientTls(settings.tls) if settings.tls is not None else None
+        self._peers: dict[str, Peer] = {}
+        self._gone: list[Peer] = []
+        self.on_connected: Callable[[str], None] | None = None
+        """Called with an address whenever a connection to it has been made."""
+
+    def peer(self, address: str) -> Peer:
+        """Give the other side at an address."""
+        peer = self._peers.get(address)
+        if peer is None:
+            peer = self._peers[address] = Peer(
+                address,
+                self.turn,
+                handle=self._handle,
+                limits=self._limits,
+                registry=self._registry,
+                tls=self._tls,
+            )
+            peer.on_connected = self.on_connected
+        return peer
+
+    async def ask(
+        self,
+        address: str,
+        request: Command,
+        *,
+        timeout_s: float | None = None,
+        expected: Iterable[int] = (SUCCESS,),
+    ) -> Command:
+        """Send a request and give its answer, if its code is an expected one.
+
+        Raises BrokerBusy or RequestFailed for another code, ConnectFailed when nothing was sent,
+        RequestTimeout or ConnectionClosed when the outcome is unknown.
+        """
+        for before in self.before_request:
+            before(address, request)
+        timeout_s = self._settings.request_timeout_s if timeout_s is None else timeout_s
+        answer = await self.peer(address).call(request, timeout_s)
+        for after in self.after_answer:
+            after(address, request, answer)
+        if answer.code not in expected:
+            raise failure_of(answer)
+        return answer
+
+    async def tell(self, address: str, request: Command) -> None:
+        """Send a one-way request; raises ConnectFailed when it cannot be sent."""
+        for before in self.before_request:
+            before(address, request)
+        await self.peer(address).send_oneway(request)
+
+    def forget(self, addresses: Iterable[str]) -> None:
+        """Close the connections to addresses that nobody needs any more."""
+        for address in addresses:
+            peer = self._peers.pop(address, None)
+            if peer is not None:
+                peer.close()
+                self._gone.append(peer)
+
+    @property
+    def addresses(self) -> set[str]:
+        """Give the addresses that have been used."""
+        return set(self._peers)
+
+    async def close(self) -> None:
+        """End all connections; returns when their sockets are gone."""
+        self.forget(list(self._peers))
+        gone, self._gone = self._gone, []
+        await asyncio.gather(*(peer.wait_closed() for peer in gone))
+
+
+def request(code: RequestCode, header: Header | None = None, body: bytes = b"") -> Command:
+    """Give a request with a typed header."""
+    fields = write_header(header) if header is not None else {}
+    return Command(code=int(code), fields=fields, body=body, language=LANGUAGE)
+
+
+def failure_of(answer: Command) -> RequestFailed:
+    """Give the exception that an answer stands for."""
+    failure = BrokerBusy if answer.code in _BUSY else RequestFailed
+    return failure(answer.code, answer.remark or "")

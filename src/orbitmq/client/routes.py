@@ -1,0 +1,257 @@
+"""Where topics are: routes as name servers give them, and the queues and addresses in them.
+
+In: topics that somebody uses. Out: the queues to send to or to consume, the addresses of brokers,
+and word to those who watch a topic when its route has changed.
+
+Rules:
+1. A route is asked for when it is first needed and then kept fresh by the instance's timer. Whoever
+   asks while an answer is under way waits for the same one.
+2. A topic that does not exist yet may be sent to: the template topic's brokers then make it. Its
+   queues are as many as the template has, at most `queue_count` (the original's rule).
+3. A route that a name server no longer has stays in use: brokers answer for themselves.
+4. Queues are in the order of broker names and queue ids, so that every client sees the same list.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from orbitmq.client.name_servers import NameServers
+from orbitmq.client.remote import failure_of, request
+from orbitmq.errors import BrokerNotFound, ConnectFailed, MQError, OutcomeUnknown, RouteNotFound
+from orbitmq.wire.bodies_client import MessageQueue
+from orbitmq.wire.bodies_namesrv import QueueData, TopicRoute
+from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.fastjson import read_json
+from orbitmq.wire.headers_namesrv import GetRoute
+from orbitmq.wire.names import TEMPLATE_TOPIC
+
+log = logging.getLogger(__name__)
+
+ROUTE_TIMEOUT_S = 3.0
+MASTER_ID = 0
+PERM_WRITE, PERM_READ = 2, 4
+TEMPLATE_QUEUE_COUNT = 4
+
+Changed = Callable[[str], None]
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """The route of one topic. `is_template`: the topic does not exist yet."""
+
+    topic: str
+    data: TopicRoute
+    publish_queues: tuple[MessageQueue, ...]
+    """Those a producer may send to: writable, at a broker with a master."""
+    subscribe_queues: tuple[MessageQueue, ...]
+    is_template: bool = False
+
+    def addresses(self, broker_name: str) -> dict[int, str]:
+        """Give the addresses of a broker's members by their ids; empty when it is unknown."""
+        for broker in self.data.broker_datas:
+            if broker.broker_name == broker_name:
+                return broker.broker_addrs
+        return {}
+
+
+class Routes:
+    """The routes that one client uses."""
+
+    def __init__(self, name_servers: NameServers) -> None:
+        self._name_servers = name_servers
+        self._routes: dict[str, Route] = {}
+        self._asking: dict[str, asyncio.Task[Route]] = {}
+        self._watchers: list[Changed] = []
+
+    def watch(self, changed: Changed) -> None:
+        """Call `changed` with every topic whose route is new or another one."""
+        self._watchers.append(changed)
+
+    def unwatch(self, changed: Changed) -> None:
+        """Call it no more."""
+        self._watchers.remove(changed)
+
+    def known(self, topic: str) -> Route | None:
+        """Give the route that is known, without asking."""
+        return self._routes.get(topic)
+
+    async def find(self, topic: str, *, queue_count: int = 0) -> Route:
+        """Give a topic's route, asked for if it is not known.
+
+        With `queue_count` a topic that does not exist yet gets the template's (rule 2). Raises
+        RouteNotFound, or ConnectFailed or OutcomeUnknown when no name server answers.
+        """
+        route = self._routes.get(topic)
+        if route is not None and (queue_count or not route.is_template):
+            return route
+        try:
+            return await self.refresh(topic)
+        except RouteNotFound:
+            if not queue_count:
+                raise
+        return await self._take_template(topic, queue_count)
+
+    async def refresh(self, topic: str) -> Route:
+        """Ask for a topic's route now; the errors are those of `find`."""
+        asking = self._asking.get(topic)
+        if asking is None:
+            asking = asyncio.get_running_loop().create_task(self._ask(topic))
+            self._asking[topic] = asking
+            asking.add_done_callback(lambda _done: self._asking.pop(topic, None))
+        return await asyncio.shield(asking)
+
+    async def refresh_all(self, topics: Iterable[str]) -> None:
+        """Ask for the routes of all these topics; what fails is logged and stays as it was."""
+        for topic in topics:
+            try:
+                await self.refresh(topic)
+            except RouteNotFound as error:
+                log.debug("%s", error)
+            except MQError as error:
+                log.warning("the route of topic %s stays as it is: %s", topic, error)
+
+    def forget(self, topic: str) -> None:
+        """Forget a topic that nobody uses any more."""
+        self._routes.pop(topic, None)
+
+    def broker_addresses(self) -> dict[str, dict[int, str]]:
+        """Give all brokers of all routes: their members' addresses by id."""
+        found: dict[str, dict[int, str]] = {}
+        for route in self._routes.values():
+            for broker in route.data.broker_datas:
+                found.setdefault(broker.broker_name, {}).update(broker.broker_addrs)
+        return found
+
+    async def master_address(self, queue: MessageQueue) -> str:
+        """Give where a queue's master is, looked up again if it is unknown."""
+        return await self.address(queue, MASTER_ID, is_exact=True)
+
+    async def address(
+        self, queue: MessageQueue, broker_id: int = MASTER_ID, *, is_exact: bool = False
+    ) -> str:
+        """Give the address of a queue's broker: that member's or, unless exact, any other's.
+
+        Raises BrokerNotFound when the route, asked for again, has none.
+        """
+        route = self._routes.get(queue.topic)
+        found = _member(route, queue.broker_name, broker_id, is_exact=is_exact)
+        if found is None:
+            route = await self.refresh(queue.topic)
+            found = _member(route, queue.broker_name, broker_id, is_exact=is_exact)
+        if found is None:
+            raise BrokerNotFound(queue.broker_name, queue.topic)
+        return found
+
+    # --- asking ---
+
+    async def _ask(self, topic: str) -> Route:
+        return self._keep(route_of(topic, await self._fetch(topic)))
+
+    async def _take_template(self, topic: str, queue_count: int) -> Route:
+        try:
+            template = await self._fetch(TEMPLATE_TOPIC)
+        except RouteNotFound:
+            raise RouteNotFound(
+                topic,
+                self._name_servers.addresses,
+                "they do not know it, and topics are not made by sending to them here "
+                "(autoCreateTopicEnable=false, or no broker has registered)",
+                f"make it: orbitmq topic create {topic}",
+            ) from None
+        return self._keep(template_route(topic, template, queue_count))
+
+    async def _fetch(self, topic: str) -> TopicRoute:
+        asked = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRoute(topic=topic))
+        servers = self._name_servers
+        try:
+            answer = await servers.call(asked, ROUTE_TIMEOUT_S)
+        except (ConnectFailed, OutcomeUnknown) as error:
+            raise ConnectFailed(
+                f"no name server says where topic {topic} is: {error}; is one running at "
+                f"{', '.join(servers.addresses)}?"
+            ) from error
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            raise RouteNotFound(
+                topic,
+                servers.addresses,
+                "they do not know it",
+                f"make it (orbitmq topic create {topic}), or check its name and the name servers",
+            )
+        if answer.code != ResponseCode.SUCCESS:
+            raise failure_of(answer)
+        return read_json(answer.body, TopicRoute)
+
+    def _keep(self, route: Route) -> Route:
+        before = self._routes.get(route.topic)
+        self._routes[route.topic] = route
+        if before != route:
+            for changed in list(self._watchers):
+                changed(route.topic)
+        return route
+
+
+def route_of(topic: str, data: TopicRoute) -> Route:
+    """Give the route that a name server's answer describes."""
+    ordered = _ordered_queues(topic, data)
+    return Route(
+        topic=topic,
+        data=data,
+        publish_queues=ordered if ordered is not None else _writable(topic, data),
+        subscribe_queues=tuple(
+            MessageQueue(topic, queues.broker_name, queue_id)
+            for queues in _sorted(data)
+            if queues.perm & PERM_READ
+            for queue_id in range(queues.read_queue_count)
+        ),
+    )
+
+
+def template_route(topic: str, template: TopicRoute, queue_count: int) -> Route:
+    """Give the route of a topic that brokers will make from the template."""
+    data = msgspec.structs.replace(
+        template,
+        queue_datas=[_limited(queues, queue_count) for queues in template.queue_datas],
+    )
+    return msgspec.structs.replace(route_of(topic, data), is_template=True, subscribe_queues=())
+
+
+def _limited(queues: QueueData, queue_count: int) -> QueueData:
+    count = min(queue_count, queues.write_queue_count)
+    return msgspec.structs.replace(queues, read_queue_count=count, write_queue_count=count)
+
+
+def _sorted(data: TopicRoute) -> list[QueueData]:
+    return sorted(data.queue_datas, key=lambda queues: queues.broker_name)
+
+
+def _writable(topic: str, data: TopicRoute) -> tuple[MessageQueue, ...]:
+    masters = {
+        broker.broker_name for broker in data.broker_datas if MASTER_ID in broker.broker_addrs
+    }
+    return tuple(
+        MessageQueue(topic, queues.broker_name, queue_id)
+        for queues in _sorted(data)
+        if queues.perm & PERM_WRITE and queues.broker_name in masters
+        for queue_id in range(queues.write_queue_count)
+    )
+
+
+def _ordered_queues(topic: str, data: TopicRoute) -> tuple[MessageQueue, ...] | None:
+    """Give the queues that an order configuration fixes (`broker-a:4;broker-b:4`), or None."""
+    if not data.order_topic_conf:
+        return None
+    queues: list[MessageQueue] = []
+    for part in data.order_topic_conf.split(";"):
+        broker_name, _, count = part.rpartition(":")
+        if broker_name and count.isascii() and count.isdigit():
+            queues += (MessageQueue(topic, broker_name, queue_id) for queue_id in range(int(count)))
+    return tuple(queues)
+
+
+def _member(route: Route | None, broker_name: str, broker_id: int, *, is_exact: bool) -> str | None:
+    members = route.addresses(broker_name) if route is not None else {}
+    if broker_id in members or is_exact:
+        return members.get(broker_id)
+    return members[min(members)] if members else None
