@@ -28,6 +28,7 @@ from orbitmq.wire import properties as names
 from orbitmq.wire.bodies_client import SQL92, MessageQueue
 from orbitmq.wire.expression import TagFilter
 from orbitmq.wire.host import Host
+from orbitmq.wire.properties import encode_properties
 from orbitmq.world.clock import SystemClock
 
 BROKER = "test-client"
@@ -127,7 +128,7 @@ class TestClient:
         return ReceivedMessage(
             topic=message.topic,
             body=message.body,
-            properties=properties,
+            stored_properties=encode_properties(properties),
             queue=MessageQueue(message.topic, BROKER, 0),
             queue_offset=self._count,
             log_offset=self._count,

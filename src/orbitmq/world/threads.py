@@ -46,9 +46,14 @@ class LoopThread:
         self._thread.start()
         self._loop, self._end = self._started.result()
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller runs in this thread."""
+        return threading.current_thread() is self._thread
+
     def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
         """Run a coroutine there; the future is for any other thread, or `asyncio.wrap_future`."""
-        ensure(threading.current_thread() is not self._thread, "the loop waits for no work there")
+        ensure(not self.is_current, "the loop waits for no work there")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:

@@ -1,0 +1,138 @@
+"""What every synchronous client class is made of: an asynchronous one on a loop in the background.
+
+In: calls from any thread. Out: what the asynchronous twin gives, or raises, once it is done.
+
+Rules:
+1. All synchronous clients of a process share one background loop. It begins with the first of them
+   and ends when the last is closed.
+2. A client belongs to the process that made it: after a fork the child is told to make its own.
+3. The classes beside this one are made from their asynchronous twins by `tools/blocking_source.py`,
+   and a test compares them: they cannot drift.
+4. An interrupted wait (Ctrl-C) cancels what it waited for.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from orbitmq.errors import ClientStateError
+from orbitmq.world.shared_loop import SharedLoop
+from orbitmq.world.threads import LoopThread
+
+BACKGROUND = SharedLoop("client")
+
+T = TypeVar("T")
+
+
+class Twin(Protocol):
+    """What a facade needs of its asynchronous twin."""
+
+    async def start(self) -> Any:
+        """Begin."""
+        ...
+
+    async def close(self) -> None:
+        """End; a second time does nothing."""
+        ...
+
+
+C = TypeVar("C", bound=Twin)
+
+
+class Facade(Generic[C]):
+    """The common part of synchronous clients."""
+
+    def __init__(self, make: Callable[[], C]) -> None:
+        self._pid = os.getpid()
+        self._thread: LoopThread | None = BACKGROUND.join()
+        try:
+            self._twin = self._there(make)
+        except BaseException:
+            self._leave()
+            raise
+
+    def start(self) -> Self:
+        """Connect and begin; `with` does it."""
+        self._wait(self._twin.start())
+        return self
+
+    def close(self) -> None:
+        """Finish what is under way and disconnect; a second call does nothing."""
+        if self._thread is None or self._pid != os.getpid():
+            return
+        try:
+            self._wait(self._twin.close())
+        finally:
+            self._leave()
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _leave(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            BACKGROUND.leave(thread)
+
+    def _running(self) -> LoopThread:
+        if self._pid != os.getpid():
+            raise ClientStateError(
+                f"this client was made in process {self._pid} and cannot be used in its fork "
+                f"{os.getpid()}; make a new one there"
+            )
+        if self._thread is None:
+            raise ClientStateError("this client is closed; make a new one")
+        if self._thread.is_current:
+            raise ClientStateError(
+                "a synchronous client cannot be waited for on its own loop: make the handler a "
+                "plain function, or use orbitmq.aio in it"
+            )
+        return self._thread
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Have a coroutine run in the background."""
+        try:
+            thread = self._running()
+        except BaseException:
+            work.close()
+            raise
+        return thread.submit(work)
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Give what a coroutine gives in the background."""
+        future = self._begin(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _there(self, act: Callable[[], T]) -> T:
+        """Give what a plain function gives when it is called on the loop."""
+
+        async def call() -> T:
+            return act()
+
+        return self._wait(call())
+
+    def _future(self, ask: Callable[[], "asyncio.Future[T]"]) -> "Future[T]":
+        """Give the outcome of an asyncio future as one that any thread can wait for."""
+
+        async def settle() -> T:
+            return await ask()
+
+        return self._begin(settle())
