@@ -9,15 +9,15 @@ pytest loads the fixtures at every start; so the broker itself is imported when 
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from orbitmq.testing.embedded import EmbeddedBroker
-
 __all__ = ["EmbeddedBroker"]
 
+if TYPE_CHECKING:
+    from orbitmq.testing.embedded import EmbeddedBroker
+else:
 
-def __getattr__(name: str) -> object:
-    if name == "EmbeddedBroker":
-        from orbitmq.testing.embedded import EmbeddedBroker
+    def __getattr__(name: str) -> object:
+        if name == "EmbeddedBroker":
+            from orbitmq.testing.embedded import EmbeddedBroker
 
-        return EmbeddedBroker
-    raise AttributeError(f"module {__name__} has no attribute {name}")
+            return EmbeddedBroker
+        raise AttributeError(f"module {__name__} has no attribute {name}")
