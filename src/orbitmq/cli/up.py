@@ -16,8 +16,8 @@ import msgspec
 
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.starting import BrokerStart
-from orbitmq.cli.broker import make_broker, show_settings
 from orbitmq.cli.broker import load_start as load_broker_start
+from orbitmq.cli.broker import make_broker, show_settings
 from orbitmq.cli.brokers import (
     PORT_STEP,
     BrokerPlan,

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from orbitmq.errors import ClientStateError
 from orbitmq.testing.moved_time import MovableClock
-from orbitmq.testing.parts import Parts, Ports, Value
+from orbitmq.testing.parts import Parts, Ports
 from orbitmq.world.temporary import make_temporary_folder, remove_tree
 from orbitmq.world.threads import LoopThread
 
@@ -49,7 +49,7 @@ class EmbeddedBroker:
         self,
         *,
         folder: Path | str | None = None,
-        settings: Mapping[str, Value] | None = None,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
         self._given_folder = None if folder is None else Path(folder)
         self._settings = dict(settings or {})
@@ -247,7 +247,7 @@ class EmbeddedBroker:
         self,
         count: int = 1,
         *,
-        timeout: float = DELAYED_TIMEOUT_S,  # noqa: ASYNC109 - as in the twin
+        timeout: float = DELAYED_TIMEOUT_S,
     ) -> None:
         """Return when at least so many delayed messages and retries wait; raises TimeoutError."""
         running, thread = self._running(), self._thread

@@ -3,8 +3,9 @@
 In: a data folder, settings by the original's keys, a clock. Out: two addresses, until it is ended.
 
 Rules:
-1. Settings of the caller win over SMALL, and SMALL over what a broker has without any: files are
-   small, and a full disk of a developer's machine is no reason to remove or to refuse messages.
+1. Settings of the caller win over MODEST, and MODEST over what a broker has without any: files are
+   small, and neither a full disk of a developer's machine nor a test that keeps the process busy is
+   a reason to remove or to refuse messages.
 2. A second start takes the ports of the first, so that clients find the way back.
 """
 
@@ -33,7 +34,8 @@ from orbitmq.wire.fields import write_header
 from orbitmq.wire.headers_topics import CreateTopic
 from orbitmq.wire.host import Host
 
-SMALL: Mapping[str, str] = {
+MODEST: Mapping[str, str] = {
+    "brokerFastFailureEnable": "false",
     "cleanFileForciblyEnable": "false",
     "connectionsMax": "500",
     "diskFreeBytesLeast": str(64 * 1_048_576),
@@ -41,18 +43,17 @@ SMALL: Mapping[str, str] = {
     "mappedFileSizeConsumeQueue": "200000",
     "maxHashSlotNum": "10000",
     "maxIndexNum": "40000",
+    "memoryBytesMax": str(2**62),
     "namesrvAddr": "",  # whatever NAMESRV_ADDR says
 }
-"""A log file holds the largest message (4 MiB), a queue file 10,000 entries; the usual limit of
-open files allows the connections."""
+"""A log file holds the largest message (4 MiB), a queue file 10,000 entries. The usual limit of
+open files allows the connections. The process's memory and time are not the broker's alone."""
 
 NAMESRV_NAME = "namesrv"
 ANY_PORT = 0
 LOOK_S = 0.002
 """How often the number of delayed messages is looked at."""
 TOPIC_TIMEOUT_S = 10.0
-
-Value = str | int | bool
 
 
 class Ports(NamedTuple):
@@ -67,7 +68,7 @@ class Parts:
     """One run of a name server and a broker."""
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, Value], ports: Ports, clock: MovableClock
+        self, folder: Path, settings: Mapping[str, object], ports: Ports, clock: MovableClock
     ) -> None:
         """Open the store; raises SettingError or StoreError."""
         self._turn = Turn(asyncio.get_running_loop())
@@ -92,12 +93,12 @@ class Parts:
         self._namesrv_port = ANY_PORT
 
     def _put_together(
-        self, folder: Path, settings: Mapping[str, Value], ports: Ports
+        self, folder: Path, settings: Mapping[str, object], ports: Ports
     ) -> BrokerStart:
         texts = {"listenPort": str(ANY_PORT)} | {key: _text(one) for key, one in settings.items()}
         if ports.broker is not None:
             texts["listenPort"] = str(ports.broker)
-        given = Given(dict(SMALL), texts, file=None, is_shared=True)
+        given = Given(dict(MODEST), texts, file=None, is_shared=True)
         return put_together(self._files, folder / STORE_NAME, given, strict=True)
 
     # --- life ---
@@ -204,5 +205,5 @@ class Parts:
             ) from None
 
 
-def _text(value: Value) -> str:
+def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,6 +1,6 @@
 """Fixtures for pytest: a broker per session and a topic per test.
 
-In: the settings that a project gives in a fixture of its own. Out: a running broker, a topic's name.
+In: the settings that a project gives in a fixture of its own. Out: a running broker, topic names.
 Rule: pytest loads this at every start, also where nobody wants a broker: so the broker is imported
 when it is first asked for.
 """
@@ -23,17 +23,17 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 @pytest.fixture(scope="session")
-def orbitmq_settings() -> Mapping[str, str | int | bool]:
+def orbitmq_settings() -> Mapping[str, object]:
     """Settings of the broker by the original's keys; override it in conftest.py."""
     return {}
 
 
 @pytest.fixture(scope="session")
 def orbitmq_broker(
-    orbitmq_settings: Mapping[str, str | int | bool],
+    orbitmq_settings: Mapping[str, object],
 ) -> "Iterator[EmbeddedBroker]":
     """A name server and a broker (orbitmq.testing.EmbeddedBroker), shared by all tests."""
-    from orbitmq.testing.embedded import EmbeddedBroker  # noqa: PLC0415 - see the rule
+    from orbitmq.testing.embedded import EmbeddedBroker
 
     with EmbeddedBroker(settings=orbitmq_settings) as broker:
         yield broker

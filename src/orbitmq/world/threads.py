@@ -1,6 +1,7 @@
 """Threads: for work that waits for the disk, and for an event loop beside the program's own.
 
-In: functions that may block; coroutines of a loop in another thread. Out: their outcome as a future.
+In: functions that may block; coroutines for a loop in another thread. Out: futures of what becomes
+of them.
 Rule: threads are made here only, few and with a name; what runs in `Threads` touches no state of
 the loop.
 """
