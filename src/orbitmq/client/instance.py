@@ -204,7 +204,7 @@ class Instance:
             for members in self.routes.broker_addresses().values()
             for address in members.values()
         }
-        unneeded = self.remote.addresses - needed - set(self.name_servers.addresses)
+        unneeded = self.remote.idle_addresses() - needed - set(self.name_servers.addresses)
         for address in unneeded:
             log.info("%s is in no route any more; its connection is closed", address)
             self._silent.discard(address)

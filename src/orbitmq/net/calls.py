@@ -27,6 +27,10 @@ class Calls:
         self._opaque = 0
         self._waiting: dict[int, asyncio.Future[Command]] = {}
 
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
     def open(self, answer: asyncio.Future[Command]) -> int:
         """Give a free number to a request whose response `answer` waits for."""
         if len(self._waiting) >= self._count_max:
