@@ -196,6 +196,41 @@ def _told(attempts: Sequence[tuple[str, Exception]]) -> str:
     return "; ".join(f"{broker}: {error}" for broker, error in attempts) or "nobody to send it to"
 
 
+class NotFound(MQError):
+    """What was named does not exist. `kind` is what it would be, `name` what it was called."""
+
+    def __init__(self, kind: str, name: str, advice: str) -> None:
+        super().__init__(f"there is no {kind} {name}: {advice}")
+        self.kind = kind
+        self.name = name
+        self.advice = advice
+
+
+class PartlyFailed(MQError):
+    """Something that several servers were to do was certainly not done by some of them.
+
+    `done` are those that did it, `failures` are pairs of a server and why it did not.
+    """
+
+    def __init__(self, done: Sequence[str], failures: Sequence[tuple[str, Exception]]) -> None:
+        super().__init__(_partly(done, failures))
+        self.done = tuple(done)
+        self.failures = tuple(failures)
+
+
+class PartlyUnknown(OutcomeUnknown):
+    """The same, where at least one server did not answer and may have done it."""
+
+    def __init__(self, done: Sequence[str], failures: Sequence[tuple[str, Exception]]) -> None:
+        super().__init__(_partly(done, failures))
+        self.done = tuple(done)
+        self.failures = tuple(failures)
+
+
+def _partly(done: Sequence[str], failures: Sequence[tuple[str, Exception]]) -> str:
+    return f"done at {', '.join(done) or 'none'}, but not at {_told(failures)}"
+
+
 class ClientStateError(MQError):
     """A client was used before its start or after its end, or started twice."""
 

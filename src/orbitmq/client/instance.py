@@ -208,7 +208,7 @@ class Instance:
         }
         if self.settings.use_vip_channel:
             needed |= set(map(vip_address, needed))
-        unneeded = self.remote.addresses - needed - set(self.name_servers.addresses)
+        unneeded = self.remote.idle_addresses() - needed - set(self.name_servers.addresses)
         for address in unneeded:
             log.info("%s is in no route any more; its connection is closed", address)
             self._silent.discard(address)

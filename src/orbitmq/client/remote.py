@@ -120,6 +120,10 @@ class Remote:
         """Give the addresses that have been used."""
         return set(self._peers)
 
+    def idle_addresses(self) -> set[str]:
+        """Give those of them at which nobody waits for an answer."""
+        return {address for address, peer in self._peers.items() if not peer.is_awaited}
+
     async def close(self) -> None:
         """End all connections; returns when their sockets are gone."""
         self.forget(list(self._peers))

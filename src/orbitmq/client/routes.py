@@ -146,6 +146,10 @@ class Routes:
 
     # --- asking ---
 
+    async def look_up(self, topic: str) -> Route:
+        """Ask for a topic's route without keeping it, for those who only want to know."""
+        return route_of(topic, await self._fetch(topic))
+
     async def _ask(self, topic: str) -> Route:
         return self._keep(route_of(topic, await self._fetch(topic)))
 

@@ -88,6 +88,11 @@ class Connection(Stream):
         self._is_let_through = False
         self.calls = Calls(watch.limits.calls_per_connection_max, turn.loop)
 
+    @property
+    def calls_waiting(self) -> int:
+        """How many of our requests the peer has not answered yet."""
+        return len(self._calls.waiting)
+
     def send_command(self, command: Command) -> None:
         """Queue a response or a one-way request; raises LocalProtocolError if it cannot be sent."""
         self.send(encode_command(command))

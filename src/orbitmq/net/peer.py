@@ -60,6 +60,13 @@ class Peer:
         connection = self._connection
         return None if connection is None or connection.closed else connection
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return self._dialling is not None or (
+            self.connection is not None and self.connection.calls_waiting > 0
+        )
+
     async def call(self, request: Command, timeout_s: float) -> Command:
         """Send a request and give its response, whatever its code; dials first if needed.
 
