@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import NamedTuple
 
+from orbitmq.client.members import ConsumerMember, ProducerMember
 from tools.pages import write_or_check
 
 FOLDER = Path(__file__).resolve().parents[1] / "src" / "orbitmq" / "blocking"
@@ -35,13 +36,16 @@ class Twin(NamedTuple):
 
 TWINS = (
     Twin("orbitmq.client.producer", "Producer", "producer"),
-    Twin("orbitmq.client.push", "PushConsumer", "push_consumer"),
-    Twin("orbitmq.client.pull_consumer", "PullConsumer", "pull_consumer"),
     Twin("orbitmq.client.admin", "Admin", "admin"),
 )
 
-FACADE_METHODS = ("start", "close")
-"""Those that every facade has already."""
+LEFT_OUT = frozenset({"start", "close"}) | frozenset(
+    name
+    for protocol in (ProducerMember, ConsumerMember)
+    for name in vars(protocol)
+    if name != "group"
+)
+"""What every facade has already, and what only an instance asks of its members."""
 
 HEAD = '''"""`{name}` for programs without an event loop.
 
@@ -51,6 +55,7 @@ Rule: made by tools/blocking_source.py; change the asynchronous class and run th
 '''
 
 _WORDS = (
+    (re.compile(r"await asyncio\.gather\(\*futures\)"), "[future.result() for future in futures]"),
     (re.compile(r"\basync (with|for)\b"), r"\1"),
     (re.compile(r"\bawait "), ""),
     (re.compile(r"\borbitmq\.aio\b"), "orbitmq"),
@@ -94,7 +99,7 @@ class ClassBody:
         self._needed: dict[str, str] = {}
         self.lines = [
             f"class {kind.__name__}(Facade[aio.{kind.__name__}]):",
-            *_docstring(inspect.getdoc(kind) or "", 4),
+            *_docstring(_doc(kind), 4),
             "",
         ]
         for name, member in _public_members(kind):
@@ -116,7 +121,7 @@ class ClassBody:
             result = self._text(node.returns)
             yield "    @property"
             yield f"    def {name}(self) -> {result}:"
-            yield from _docstring(inspect.getdoc(member) or "", 8)
+            yield from _docstring(_doc(member), 8)
             yield f"        return self._there(lambda: self._twin.{name})"
             return
         function = _function(member)
@@ -125,32 +130,34 @@ class ClassBody:
             yield from self._constructor(node, function)
         elif name == "__anext__":
             yield f"    def __iter__(self) -> Iterator[{self._text(node.returns)}]:"
-            yield from _docstring(inspect.getdoc(function) or "", 8)
+            yield from _docstring(_doc(function), 8)
             yield "        return self._each(self._twin)"
         else:
             yield from self._method(name, node, function)
 
     def _constructor(self, node: "_Function", function: FunctionType) -> Iterator[str]:
         yield f"    def __init__({self._arguments(node)}) -> None:"
-        yield from _docstring(inspect.getdoc(function) or "", 8)
+        yield from _docstring(_doc(function), 8)
         call = f"aio.{self._kind.__name__}({_passed(node.args)})"
         yield f"        super().__init__(lambda: {call})"
 
     def _method(self, name: str, node: "_Function", function: FunctionType) -> Iterator[str]:
-        call = f"self._twin.{name}({_passed(node.args)})"
+        passed = _passed(node.args)
+        call = f"self._twin.{name}({passed})"
+        later = f"lambda: {call}" if passed else f"self._twin.{name}"
         result = self._text(node.returns)
         future = re.fullmatch(r"asyncio\.Future\[(.*)\]", result)
         each = re.fullmatch(r"AsyncIterator\[(.*)\]", result)
         if isinstance(node, ast.AsyncFunctionDef):
             wait = f"self._wait({call})"
         elif future is not None:
-            result, wait = f"Future[{future.group(1)}]", f"self._future(lambda: {call})"
+            result, wait = f"Future[{future.group(1)}]", f"self._future({later})"
         elif each is not None:
             result, wait = f"Iterator[{each.group(1)}]", f"self._each({call})"
         else:
-            wait = f"self._there(lambda: {call})"
+            wait = f"self._there({later})"
         yield f"    def {name}({self._arguments(node)}) -> {result}:"
-        yield from _docstring(inspect.getdoc(function) or "", 8)
+        yield from _docstring(_doc(function), 8)
         yield f"        {'' if result == 'None' else 'return '}{wait}"
 
     def _parsed(self, function: FunctionType) -> "_Function":
@@ -178,6 +185,8 @@ class ClassBody:
     def _text(self, node: ast.AST | None) -> str:
         if node is None:
             return "None"
+        if isinstance(node, ast.expr):
+            return ast.unparse(_unquoted(node))
         return ast.unparse(_Unquoted().visit(node))
 
 
@@ -188,14 +197,12 @@ class _Unquoted(ast.NodeTransformer):
     """Takes the quotes off annotations."""
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
-        node.annotation = _unquoted(node.annotation)
+        if node.annotation is not None:
+            node.annotation = _unquoted(node.annotation)
         return node
 
-    def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        return node
 
-
-def _unquoted(node: ast.expr | None) -> ast.expr | None:
+def _unquoted(node: ast.expr) -> ast.expr:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return ast.parse(node.value, mode="eval").body
     return node
@@ -227,7 +234,7 @@ def _public_members(kind: type) -> Iterator[tuple[str, object]]:
         for name, member in vars(base).items():
             is_wanted = not name.startswith("_") or name in ("__init__", "__anext__")
             is_method = isinstance(member, FunctionType | property)
-            if name not in seen and is_wanted and is_method and name not in FACADE_METHODS:
+            if name not in seen and is_wanted and is_method and name not in LEFT_OUT:
                 seen.add(name)
                 yield name, member
 
@@ -236,6 +243,11 @@ def _function(member: object) -> FunctionType:
     if not isinstance(member, FunctionType):
         raise TypeError(f"{member} is no function")
     return member
+
+
+def _doc(thing: object) -> str:
+    """Give a docstring of its own, not an inherited one."""
+    return inspect.cleandoc(thing.__doc__ or "")
 
 
 def _docstring(text: str, indent: int) -> list[str]:

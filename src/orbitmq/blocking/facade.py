@@ -13,7 +13,7 @@ Rules:
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
@@ -129,6 +129,14 @@ class Facade(Generic[C]):
 
         return self._wait(call())
 
+    def _each(self, source: AsyncIterator[T]) -> Iterator[T]:
+        """Give what an asynchronous iterator gives, one by one."""
+        while True:
+            try:
+                yield self._wait(_next(source))
+            except StopAsyncIteration:
+                return
+
     def _future(self, ask: Callable[[], "asyncio.Future[T]"]) -> "Future[T]":
         """Give the outcome of an asyncio future as one that any thread can wait for."""
 
@@ -136,3 +144,7 @@ class Facade(Generic[C]):
             return await ask()
 
         return self._begin(settle())
+
+
+async def _next(source: AsyncIterator[T]) -> T:
+    return await anext(source)

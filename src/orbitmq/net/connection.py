@@ -91,7 +91,7 @@ class Connection(Stream):
     @property
     def calls_waiting(self) -> int:
         """How many of our requests the peer has not answered yet."""
-        return len(self._calls.waiting)
+        return len(self.calls.waiting)
 
     def send_command(self, command: Command) -> None:
         """Queue a response or a one-way request; raises LocalProtocolError if it cannot be sent."""
