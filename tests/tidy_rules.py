@@ -30,7 +30,14 @@ ALLOWED_PLACES: Mapping[str, tuple[str, ...]] = {
     "signal": ("world/", "cli/"),
     # the event loop: the layers that wait
     "asyncio": (
-        *("world/http.py", "world/net.py", "world/processes.py", "world/threads.py"),
+        *(
+            "world/http.py",
+            "world/net.py",
+            "world/processes.py",
+            "world/threads.py",
+            "world/loop_thread.py",
+            "world/workers.py",
+        ),
         *("net/", "broker/", "namesrv/", "client/", "cli/", "testing/"),
     ),
     "uvloop": ("world/net.py",),

@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from orbitmq.errors import ClientStateError
+from orbitmq.world.loop_thread import LoopThread
 from orbitmq.world.shared_loop import SharedLoop
-from orbitmq.world.threads import LoopThread
 
 BACKGROUND = SharedLoop("client")
 

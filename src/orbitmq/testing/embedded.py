@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 from orbitmq.errors import ClientStateError
 from orbitmq.testing.moved_time import MovableClock
 from orbitmq.testing.parts import Parts, Ports
+from orbitmq.world.loop_thread import LoopThread
 from orbitmq.world.temporary import make_temporary_folder, remove_tree
-from orbitmq.world.threads import LoopThread
 
 QUEUE_COUNT = 4
 DELAYED_TIMEOUT_S = 10.0

@@ -11,7 +11,7 @@ Rules:
 import os
 import threading
 
-from orbitmq.world.threads import LoopThread
+from orbitmq.world.loop_thread import LoopThread
 
 
 class SharedLoop:
