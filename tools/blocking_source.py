@@ -36,6 +36,7 @@ class Twin(NamedTuple):
 
 TWINS = (
     Twin("orbitmq.client.producer", "Producer", "producer"),
+    Twin("orbitmq.client.push", "PushConsumer", "push_consumer"),
     Twin("orbitmq.client.admin", "Admin", "admin"),
 )
 
@@ -43,7 +44,7 @@ LEFT_OUT = frozenset({"start", "close"}) | frozenset(
     name
     for protocol in (ProducerMember, ConsumerMember)
     for name in vars(protocol)
-    if name != "group"
+    if name != "group" and not name.startswith("_")
 )
 """What every facade has already, and what only an instance asks of its members."""
 
@@ -59,7 +60,8 @@ _WORDS = (
     (re.compile(r"\basync (with|for)\b"), r"\1"),
     (re.compile(r"\bawait "), ""),
     (re.compile(r"\borbitmq\.aio\b"), "orbitmq"),
-    (re.compile(r"\basync def\b"), "def"),
+    (re.compile(r"(>>>|\.\.\.) async def\b"), r"\1 def"),
+    (re.compile(r"\basyncio\.Event\(\)"), "threading.Event()"),
 )
 
 
@@ -111,6 +113,7 @@ class ClassBody:
             "from orbitmq import aio",
             "from orbitmq.blocking.facade import Facade",
             "from collections.abc import Callable, Iterator",
+            "from orbitmq.client.message import ReceivedMessage",
             "from concurrent.futures import Future",
         ]
         return lines + sorted(set(self._needed.values()))
@@ -128,10 +131,11 @@ class ClassBody:
         node = self._parsed(function)
         if name == "__init__":
             yield from self._constructor(node, function)
-        elif name == "__anext__":
-            yield f"    def __iter__(self) -> Iterator[{self._text(node.returns)}]:"
+            yield from self._attributes(node)
+        elif name == "__aiter__":
+            yield "    def __iter__(self) -> Iterator[ReceivedMessage]:"
             yield from _docstring(_doc(function), 8)
-            yield "        return self._each(self._twin)"
+            yield "        return self._each(self._twin.__aiter__)"
         else:
             yield from self._method(name, node, function)
 
@@ -140,6 +144,21 @@ class ClassBody:
         yield from _docstring(_doc(function), 8)
         call = f"aio.{self._kind.__name__}({_passed(node.args)})"
         yield f"        super().__init__(lambda: {call})"
+
+    def _attributes(self, constructor: "_Function") -> Iterator[str]:
+        """Give the public attributes that a constructor sets, with the texts behind them."""
+        for place, node in enumerate(constructor.body):
+            if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Attribute):
+                continue
+            name = node.target.attr
+            if name.startswith("_"):
+                continue
+            behind = constructor.body[place + 1 : place + 2]
+            yield ""
+            yield "    @property"
+            yield f"    def {name}(self) -> {self._text(node.annotation)}:"
+            yield from _docstring(_text_of(behind) or f"Its {name}.", 8)
+            yield f"        return self._there(lambda: self._twin.{name})"
 
     def _method(self, name: str, node: "_Function", function: FunctionType) -> Iterator[str]:
         passed = _passed(node.args)
@@ -153,7 +172,7 @@ class ClassBody:
         elif future is not None:
             result, wait = f"Future[{future.group(1)}]", f"self._future({later})"
         elif each is not None:
-            result, wait = f"Iterator[{each.group(1)}]", f"self._each({call})"
+            result, wait = f"Iterator[{each.group(1)}]", f"self._each({later})"
         else:
             wait = f"self._there({later})"
         yield f"    def {name}({self._arguments(node)}) -> {result}:"
@@ -173,6 +192,8 @@ class ClassBody:
             raise TypeError(f"{node.name} belongs to no module")
         known = _imports_of(module.__name__)
         nodes: list[ast.AST] = [node.args] + ([node.returns] if node.returns else [])
+        if node.name == "__init__":
+            nodes += [one.annotation for one in node.body if isinstance(one, ast.AnnAssign)]
         for name in {one for part in nodes for one in _names_in(part)}:
             if name in known:
                 self._needed[name] = known[name]
@@ -208,6 +229,14 @@ def _unquoted(node: ast.expr) -> ast.expr:
     return node
 
 
+def _text_of(nodes: list[ast.stmt]) -> str:
+    """Give the docstring that stands behind an attribute, or nothing."""
+    for node in nodes:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            return inspect.cleandoc(str(node.value.value))
+    return ""
+
+
 def _names_in(node: ast.AST) -> Iterator[str]:
     for one in ast.walk(node):
         if isinstance(one, ast.Name):
@@ -232,7 +261,7 @@ def _public_members(kind: type) -> Iterator[tuple[str, object]]:
     seen: set[str] = set()
     for base in kind.__mro__[:-1]:
         for name, member in vars(base).items():
-            is_wanted = not name.startswith("_") or name in ("__init__", "__anext__")
+            is_wanted = not name.startswith("_") or name in ("__init__", "__aiter__")
             is_method = isinstance(member, FunctionType | property)
             if name not in seen and is_wanted and is_method and name not in LEFT_OUT:
                 seen.add(name)

@@ -5,5 +5,6 @@ In: nothing. Out: the names; `orbitmq` has synchronous twins of the classes unde
 
 from orbitmq.client.admin import Admin
 from orbitmq.client.producer import Producer
+from orbitmq.client.push import PushConsumer
 
-__all__ = ["Admin", "Producer"]
+__all__ = ["Admin", "Producer", "PushConsumer"]

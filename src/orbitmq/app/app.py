@@ -25,8 +25,10 @@ from orbitmq.app.listeners import F, Listener
 from orbitmq.app.settings import Loaded, load
 from orbitmq.client.instance import NAME_RANGE
 from orbitmq.client.message import Message
-from orbitmq.client.producer import Producer, SendResult
-from orbitmq.client.push import PushConsumer, PushOptions
+from orbitmq.client.producer import Producer
+from orbitmq.client.push import PushConsumer
+from orbitmq.client.push_settings import PushConsumerOptions
+from orbitmq.client.send_result import SendResult
 from orbitmq.client.subscriptions import Selector
 from orbitmq.errors import ClientStateError, SettingError
 from orbitmq.world.chance import SystemChance
@@ -53,7 +55,7 @@ class SendOptions(TypedDict, total=False):
     sharding_key: str
 
 
-class ListenerOptions(PushOptions, total=False):
+class ListenerOptions(PushConsumerOptions, total=False):
     """Keyword arguments of `App.listener`: those of a PushConsumer, and these."""
 
     name: str
@@ -174,9 +176,8 @@ class App:
         self, namesrv: str, listener: Listener, names: dict[str, Any]
     ) -> None:
         options: dict[str, Any] = names | listener.options
-        consumer = PushConsumer(namesrv or None, listener.group, **options)
-        consumer.subscribe(listener.topic, listener.selector)
-        consumer.on_message(listener.handler())
+        consumer = PushConsumer(namesrv or None, listener.group, listener.handler(), **options)
+        await consumer.subscribe(listener.topic, listener.selector)
         self._consumers.append(consumer)
         await consumer.start()
         log.info("listener %s consumes %s as %s", listener.name, listener.topic, listener.group)

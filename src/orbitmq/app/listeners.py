@@ -42,7 +42,7 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         """Give the listener as file and environment want it."""
         options = dict(self.options)
         if settings.concurrency is not None:
-            options["concurrency"] = settings.concurrency
+            options["consume_threads"] = settings.concurrency
         selector = self.selector
         if settings.selector is not None:
             selector = msgspec.structs.replace(selector, expression=settings.selector)

@@ -21,7 +21,7 @@ from orbitmq.app.bodies import encode
 from orbitmq.app.listeners import Listener
 from orbitmq.client.message import Message, ReceivedMessage
 from orbitmq.client.outcomes import DeadLetter
-from orbitmq.client.producer import SendResult, SendStatus
+from orbitmq.client.send_result import SendResult, SendStatus
 from orbitmq.client.subscriptions import Selector
 from orbitmq.sql import compile_expression
 from orbitmq.wire import properties as names

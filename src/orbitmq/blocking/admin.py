@@ -9,6 +9,7 @@ from typing import Unpack
 
 from orbitmq import aio
 from orbitmq.blocking.facade import Facade
+from orbitmq.client.admin_base import AdminOptions
 from orbitmq.client.admin_groups import GroupOptions
 from orbitmq.client.admin_messages import KEY_COUNT_MAX, TIME_MS_MAX, Peek
 from orbitmq.client.admin_results import (
@@ -428,6 +429,9 @@ class Admin(Facade[aio.Admin]):
     def add_write_permission(self, broker: str) -> dict[str, int]:
         """Have producers use a broker again: the opposite of `wipe_write_permission`."""
         return self._wait(self._twin.add_write_permission(broker))
+
+    def __init__(self, namesrv: str | None = None, **options: Unpack[AdminOptions]) -> None:
+        super().__init__(lambda: aio.Admin(namesrv, **options))
 
     def clusters(self) -> list[Cluster]:
         """Give all clusters with their brokers, by name.

@@ -30,12 +30,21 @@ T = TypeVar("T")
 class Twin(Protocol):
     """What a facade needs of its asynchronous twin."""
 
-    async def start(self) -> Any:
+    def start(self) -> Coroutine[Any, Any, Any]:
         """Begin."""
         ...
 
-    async def close(self) -> None:
+    def close(self) -> Coroutine[Any, Any, None]:
         """End; a second time does nothing."""
+        ...
+
+    def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> Coroutine[Any, Any, None]:
+        """End, and know whether that is because something was raised."""
         ...
 
 
@@ -61,12 +70,7 @@ class Facade(Generic[C]):
 
     def close(self) -> None:
         """Finish what is under way and disconnect; a second call does nothing."""
-        if self._thread is None or self._pid != os.getpid():
-            return
-        try:
-            self._wait(self._twin.close())
-        finally:
-            self._leave()
+        self._end(self._twin.close)
 
     def __enter__(self) -> Self:
         try:
@@ -81,7 +85,15 @@ class Facade(Generic[C]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        self._end(lambda: self._twin.__aexit__(kind, error, trace))
+
+    def _end(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._thread is None or self._pid != os.getpid():
+            return
+        try:
+            self._wait(end())
+        finally:
+            self._leave()
 
     def _leave(self) -> None:
         thread, self._thread = self._thread, None
@@ -129,8 +141,9 @@ class Facade(Generic[C]):
 
         return self._wait(call())
 
-    def _each(self, source: AsyncIterator[T]) -> Iterator[T]:
+    def _each(self, begin: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
         """Give what an asynchronous iterator gives, one by one."""
+        source = self._there(begin)
         while True:
             try:
                 yield self._wait(_next(source))

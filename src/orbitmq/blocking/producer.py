@@ -6,12 +6,15 @@ Rule: made by tools/blocking_source.py; change the asynchronous class and run th
 
 from collections.abc import Sequence
 from concurrent.futures import Future
+from typing import Unpack
 
 from orbitmq import aio
 from orbitmq.blocking.facade import Facade
 from orbitmq.client.message import Message
+from orbitmq.client.producer_settings import DEFAULT_GROUP, ProducerOptions
 from orbitmq.client.queue_choice import QueueSelector
 from orbitmq.client.remote import Remote
+from orbitmq.client.send_hooks import SendHook
 from orbitmq.client.send_result import SendResult
 from orbitmq.wire.bodies_client import MessageQueue
 
@@ -28,6 +31,19 @@ class Producer(Facade[aio.Producer]):
 
     A producer belongs to the event loop that started it.
     """
+
+    def __init__(
+        self,
+        namesrv: str | None = None,
+        group: str = DEFAULT_GROUP,
+        **options: Unpack[ProducerOptions],
+    ) -> None:
+        super().__init__(lambda: aio.Producer(namesrv, group, **options))
+
+    @property
+    def send_hooks(self) -> list[SendHook]:
+        """Called around every attempt to send."""
+        return self._there(lambda: self._twin.send_hooks)
 
     def send(
         self,
