@@ -66,6 +66,11 @@ def properties_text(message: Message, unique_id: str, namespace_entry: str = "")
     return text
 
 
+def batch_properties(first: Message) -> str:
+    """Give a batch's own properties. Brokers add them to each message's, so there is no id here."""
+    return _WAITS[first.waits_for_store][len(ENTRY_END) :]
+
+
 def _is_special(message: Message) -> bool:
     return bool(message.delay_level or message.sharding_key)
 

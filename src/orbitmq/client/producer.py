@@ -6,7 +6,9 @@ RouteNotFound, ConnectFailed) from "nobody knows" (SendUnknown).
 Rules:
 1. `send` waits for the answer; `submit` gives a future at once, so that thousands are in flight on
    one connection; `send_oneway` gets no answer at all.
-2. Messages to one queue of one broker arrive in the order of the calls, as long as none fails.
+2. Messages to one queue leave in the order of the calls, as long as none fails. OrbitMQ's brokers
+   store them in that order; the original's have several threads and may not. Whoever needs the
+   order there awaits each `send` before the next.
 3. At most `sends_in_flight_max` messages are in flight: at the limit `send` waits for room, within
    its time-out, and `submit` raises LimitExceeded.
 4. After `close` nothing is in flight, and no task or socket is left.
@@ -21,6 +23,7 @@ from orbitmq.client import instance as instances
 from orbitmq.client.batches import check_batch, record_size, split
 from orbitmq.client.message import Message
 from orbitmq.client.outgoing import (
+    batch_properties,
     check_body,
     check_sendable,
     compressed,
@@ -37,7 +40,7 @@ from orbitmq.client.publication import Publication
 from orbitmq.client.queue_choice import QueueSelector, queue_of_key
 from orbitmq.client.remote import Remote
 from orbitmq.client.send_hooks import SendHook, SendMode
-from orbitmq.client.send_result import SendResult
+from orbitmq.client.send_result import SendResult, SendStatus
 from orbitmq.client.sender import Sender
 from orbitmq.client.sending import HookedSending, Sending
 from orbitmq.client.settings import settings_from
@@ -55,7 +58,7 @@ from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.names import wrap_namespace
 from orbitmq.wire.properties import ENTRY_END, INSTANCE_ID, NAME_END
 
-__all__ = ["Producer"]
+__all__ = ["Producer", "SendResult", "SendStatus"]
 
 
 class Producer:
@@ -376,9 +379,7 @@ class Producer:
             for message, (_, body, properties) in zip(messages, packed, strict=True)
         )
         sending.born_ms = sender.clock.wall_ms()
-        sending.message_id = self._ids.next_id(sending.born_ms)
-        whole = Message(messages[0].topic, b"", waits_for_store=messages[0].waits_for_store)
-        sending.properties = properties_text(whole, sending.message_id, publication.properties_end)
+        sending.properties = batch_properties(messages[0])
         self._set_limits(sending, timeout_s)
         return sending
 
