@@ -100,6 +100,8 @@ class Asked:
         async def consume() -> None:
             try:
                 body = await consumer.consume_directly(record, header.broker_name or "")
+            except RequestFailed as error:
+                later.answer(reply_to(request, error.code, error.remark))
             except Exception as error:  # the handler is the program's
                 log.exception("consuming a message directly failed")
                 later.answer(reply_to(request, ResponseCode.SYSTEM_ERROR, repr(error)))

@@ -1,0 +1,162 @@
+"""What a pull consumer can be told, and which values make sense.
+
+In: keyword arguments of PullConsumer. Out: one frozen, checked value.
+
+Rules:
+1. `PullConsumerOptions` names the keyword arguments for editors and type checkers;
+   `PullConsumerSettings` has the same names with defaults and sentences.
+2. A value outside of its range is a SettingError that names it.
+3. A broadcasting consumer without an instance name takes the original's, DEFAULT: its offsets are
+   in a file that is named after it, and would be lost with a new name at each start.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from orbitmq.client.offset_stores import OffsetStore
+from orbitmq.client.settings import ClientOptions, ClientSettings, settings_from
+from orbitmq.client.strategies import AllocateStrategy, Averagely
+from orbitmq.errors import SettingError
+from orbitmq.wire.bodies_client import ConsumeFromWhere, MessageModel, MessageQueue
+from orbitmq.wire.names import group_fault, wrap_namespace
+
+MIB = 1_048_576
+DEFAULT_GROUP = "DEFAULT_CONSUMER"
+DEFAULT_INSTANCE = "DEFAULT"
+
+QueueListener = Callable[[str, list[MessageQueue], list[MessageQueue]], None]
+"""Called with a topic, all its queues and the consumer's own, whenever its own have changed."""
+
+
+class PullConsumerOptions(ClientOptions, total=False):
+    """Keyword arguments of PullConsumer; PullConsumerSettings says what they mean."""
+
+    message_model: MessageModel
+    from_where: ConsumeFromWhere
+    from_time_s: float | None
+    strategy: AllocateStrategy
+    offset_store: OffsetStore | None
+    queue_listener: QueueListener | None
+    auto_commit: bool
+    commit_interval_s: float
+    poll_timeout_s: float
+    pull_batch_size: int
+    pull_wait_s: float
+    messages_max: int
+    queue_messages_max: int
+    queue_bytes_max: int
+    queue_span_max: int
+    max_reconsume_times: int
+    unit_mode: bool
+    rebalance_interval_s: float
+
+
+class PullConsumerSettings(ClientSettings, frozen=True, kw_only=True):
+    """How a pull consumer consumes."""
+
+    group: str = ""
+    """The consumer group: its members share the queues of their topics, and its offsets are kept
+    under this name."""
+
+    message_model: MessageModel = MessageModel.CLUSTERING
+    """CLUSTERING: each message goes to one member of the group. BROADCASTING: each member gets all
+    messages and keeps its offsets in a file."""
+
+    from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    """Where a group begins in a queue in which it has no offset yet."""
+
+    from_time_s: float | None = None
+    """For CONSUME_FROM_TIMESTAMP: seconds since 1970. None: half an hour before the start."""
+
+    strategy: AllocateStrategy = Averagely()
+    """How the group's members share queues; the same for all of them."""
+
+    offset_store: OffsetStore | None = None
+    """Where offsets are kept. None: at the brokers, or in a file for broadcasting."""
+
+    queue_listener: QueueListener | None = None
+    """Called when this member has gained or lost queues by `subscribe`."""
+
+    auto_commit: bool = True
+    """Store offsets by itself: of what was handed out before the last poll. False: only `commit`
+    does."""
+
+    commit_interval_s: float = 5.0
+    """How often offsets are stored by itself."""
+
+    poll_timeout_s: float = 5.0
+    """How long `poll` waits for messages if it is not told."""
+
+    pull_batch_size: int = 10
+    """How many messages are asked for at a time, and how many a poll gives at most."""
+
+    pull_wait_s: float = 20.0
+    """How long a broker holds a pull for which there is nothing."""
+
+    messages_max: int = 10_000
+    """With more messages of all queues in memory none is pulled."""
+
+    queue_messages_max: int = 1000
+    """With more messages of a queue in memory it is not pulled."""
+
+    queue_bytes_max: int = 100 * MIB
+    """With more bytes of a queue in memory it is not pulled."""
+
+    queue_span_max: int = 2000
+    """With a wider span between the first and the last offset in memory a queue is not pulled."""
+
+    max_reconsume_times: int = 16
+    """A message that is sent back more often becomes a dead letter."""
+
+    unit_mode: bool = False
+    """Marks the group as one of the original's units."""
+
+    rebalance_interval_s: float = 20.0
+    """How often to look who has which queue, even if nobody says that it changed."""
+
+    @property
+    def is_broadcasting(self) -> bool:
+        """Whether each member gets all messages."""
+        return self.message_model is MessageModel.BROADCASTING
+
+
+class _Range(NamedTuple):
+    lowest: float
+    highest: float
+
+
+_RANGES = {
+    "commit_interval_s": _Range(0.05, 3600),
+    "poll_timeout_s": _Range(0, 3600),
+    "pull_batch_size": _Range(1, 1024),
+    "pull_wait_s": _Range(0.1, 3600),
+    "messages_max": _Range(1, 6_553_500),
+    "queue_messages_max": _Range(1, 65_535),
+    "queue_bytes_max": _Range(1, 1024 * MIB),
+    "queue_span_max": _Range(1, 65_535),
+    "max_reconsume_times": _Range(0, 2**31 - 1),
+    "rebalance_interval_s": _Range(0.1, 3600),
+}
+
+
+def pull_settings(namesrv: str | None, group: str, options: dict[str, Any]) -> PullConsumerSettings:
+    """Give checked settings; raises SettingError for what cannot be used."""
+    settings = settings_from(PullConsumerSettings, options, namesrv=namesrv or "", group=group)
+    if not group or group == DEFAULT_GROUP:
+        raise SettingError(
+            "a consumer needs a group of its own: offsets are kept under its name, so give it the "
+            'name of your service, as in PullConsumer(group="billing")'
+        )
+    fault = group_fault(wrap_namespace(settings.namespace, group))
+    if fault is not None:
+        raise SettingError(fault)
+    for name, (lowest, highest) in _RANGES.items():
+        value = getattr(settings, name)
+        if not (lowest <= value <= highest and math.isfinite(value)):
+            raise SettingError(f"{name}={value}: it may be from {lowest:g} to {highest:g}")
+    if settings.is_broadcasting and not settings.instance_name:
+        return msgspec.structs.replace(settings, instance_name=DEFAULT_INSTANCE)
+    return settings
