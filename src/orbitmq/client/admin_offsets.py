@@ -6,9 +6,8 @@ Rules:
 1. A reset by time goes to the brokers first (222): they tell running consumers. Where nobody is
    online an older broker refuses, and each queue's offset is written instead (15), as the
    original's tools do it. Brokers of 5.x do both by themselves.
-2. A reset to an offset is written for a group that is not running. A running one is moved by its
-   broker; 4.9 brokers cannot do that for single queues and would move all by time, so they are not
-   asked.
+2. So does a reset to an offset, but 4.9 brokers cannot do that for single queues and would move all
+   of them by time: they are not asked, and running groups there are refused.
 3. Only masters are asked: they keep the offsets.
 """
 
@@ -50,6 +49,9 @@ from orbitmq.wire.headers_consume import (
 EARLIEST_MS = 0
 ACTIVE_KEY = "brokerActive"
 """In the runtime table of brokers that obey a reset of single queues: 5.x and ours."""
+
+REFUSED_OFFLINE = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR)
+"""What 4.9 says to a reset of a group of which nobody is online, or that has no offset yet."""
 
 NO_CORRECTION = 2**63 - 1
 
@@ -136,14 +138,21 @@ class AdminOffsets(AdminGroups):
             queue_id=wrapped.queue_id,
             commit_offset=offset,
         )
+        group = self._unwrap(wrapped_group)
         try:
-            await self._ask(address, request(RequestCode.UPDATE_CONSUMER_OFFSET, header))
+            asked = request(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+            answer = await self._ask(address, asked)
         except RequestFailed as error:
             if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
                 raise
-            group = self._unwrap(wrapped_group)
             advice = f"{address} does not know it; make it first (orbitmq group create {group})"
             raise NotFound("group", group, advice) from None
+        if answer.remark:  # 5.x says so when it has ignored the offset
+            raise RequestFailed(
+                ResponseCode.SYSTEM_ERROR,
+                f"{answer.remark}; group {group} has not pulled since, so reset it once more "
+                f"instead (said by {address})",
+            )
 
     async def member_offsets(
         self, group: str, topic: str, *, client_id: str | None = None
@@ -260,10 +269,7 @@ class AdminOffsets(AdminGroups):
         except RequestFailed as error:
             if error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
                 await self.group_config(self._unwrap(header.consumer_group))  # says so
-            if is_running or error.code not in (
-                ResponseCode.CONSUMER_NOT_ONLINE,
-                ResponseCode.SYSTEM_ERROR,
-            ):
+            if is_running or error.code not in REFUSED_OFFLINE:
                 raise
         else:
             return is_running, read_offsets(answer.body)
@@ -309,12 +315,7 @@ class AdminOffsets(AdminGroups):
 
         async def reset(target: Target) -> bool:
             mine = {queue: at for queue, at in wanted.items() if queue.broker_name == target.name}
-            is_running = bool(mine and await self._connections([target], name))
-            if is_running:
-                await self._check_moves_queues(target, group)
-            for queue, offset in mine.items():
-                await self._reset_queue(target, name, queue, offset, is_running=is_running)
-            return is_running
+            return bool(mine) and await self._reset_queues(target, name, mine)
 
         found = await self._at_each(targets, reset)
         return self._reset_result(group, topic, wanted, is_running=any(found.values()))
@@ -345,28 +346,34 @@ class AdminOffsets(AdminGroups):
                 raise LocalProtocolError(f"{place} {has}; a group cannot go on at {offset}")
         return wanted
 
-    async def _check_moves_queues(self, target: Target, group: str) -> None:
-        """Raise RequestFailed when a broker cannot move running consumers in single queues."""
+    async def _reset_queues(
+        self, target: Target, wrapped_group: str, offsets: Mapping[MessageQueue, int]
+    ) -> bool:
+        """Reset single queues at one broker (rule 2); give whether consumers are running."""
+        is_running = bool(await self._connections([target], wrapped_group))
         answer = await self._ask(target.address, request(RequestCode.GET_BROKER_RUNTIME_INFO))
-        if ACTIVE_KEY not in read_json(answer.body, RuntimeInfo).table:
+        is_able = ACTIVE_KEY in read_json(answer.body, RuntimeInfo).table
+        if is_running and not is_able:
             raise RequestFailed(
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
                 f"broker {target.name} cannot move running consumers to an offset; stop those of "
-                f"group {group} first, or reset by time",
+                f"group {self._unwrap(wrapped_group)} first, or reset by time",
             )
+        for queue, offset in offsets.items():
+            if not is_able or not await self._reset_queue(target, wrapped_group, queue, offset):
+                if is_running:
+                    raise RequestFailed(
+                        ResponseCode.CONSUMER_NOT_ONLINE,
+                        f"the consumers of group {self._unwrap(wrapped_group)} come and go; "
+                        "try again",
+                    )
+                await self._commit(target.address, wrapped_group, queue, offset)
+        return is_running
 
     async def _reset_queue(
-        self,
-        target: Target,
-        wrapped_group: str,
-        queue: MessageQueue,
-        offset: int,
-        *,
-        is_running: bool,
-    ) -> None:
-        if not is_running:
-            await self._commit(target.address, wrapped_group, queue, offset)
-            return
+        self, target: Target, wrapped_group: str, queue: MessageQueue, offset: int
+    ) -> bool:
+        """Have a broker move a group in one queue; give False when it wants somebody online."""
         header = ResetOffset(
             topic=queue.topic,
             consumer_group=wrapped_group,
@@ -376,7 +383,13 @@ class AdminOffsets(AdminGroups):
             queue_offset=offset,
         )
         asked = request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
-        await self._ask(target.address, asked, is_long=True)
+        try:
+            await self._ask(target.address, asked, is_long=True)
+        except RequestFailed as error:
+            if error.code not in REFUSED_OFFLINE:
+                raise
+            return False
+        return True
 
     async def _masters_of_topic(self, wrapped_topic: str) -> list[Target]:
         _, targets = await self._targets_of_topic(wrapped_topic)
