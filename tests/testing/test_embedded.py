@@ -222,6 +222,13 @@ def test_a_name_server_of_the_environment_is_not_told(monkeypatch: pytest.Monkey
         assert parse_properties(client.ask(26).body)["namesrvAddr"] == broker.namesrv
 
 
+def test_one_that_others_may_reach_tells_an_address_that_they_can_use() -> None:
+    with EmbeddedBroker(settings={"bindAddress": "0.0.0.0"}) as broker:
+        assert broker.namesrv.rpartition(":")[0] == broker.broker.rpartition(":")[0] != "0.0.0.0"
+        broker.create_topic("T")
+        assert route(broker, "T").broker_datas[0].broker_addrs == {0: broker.broker}
+
+
 def test_the_largest_message_fits() -> None:
     with EmbeddedBroker() as broker, WireClient(broker.broker) as client:
         for _ in range(5):  # more than a log file holds

@@ -33,6 +33,7 @@ from orbitmq.wire.command import Command
 from orbitmq.wire.fields import write_header
 from orbitmq.wire.headers_topics import CreateTopic
 from orbitmq.wire.host import Host
+from orbitmq.world.net import reachable_address
 
 MODEST: Mapping[str, str] = {
     "brokerFastFailureEnable": "false",
@@ -146,7 +147,7 @@ class Parts:
     @property
     def namesrv(self) -> str:
         """The name server's address."""
-        return str(Host(self._start.settings.bind_address, self._namesrv_port))
+        return str(Host(reachable_address(self._start.settings.bind_address), self._namesrv_port))
 
     @property
     def broker(self) -> str:
