@@ -38,11 +38,11 @@ ALLOWED_PLACES: Mapping[str, tuple[str, ...]] = {
             "world/loop_thread.py",
             "world/workers.py",
         ),
-        *("net/", "broker/", "namesrv/", "client/", "cli/", "testing/"),
+        *("net/", "broker/", "namesrv/", "client/", "cli/", "testing/", "app/", "blocking/"),
     ),
     "uvloop": ("world/net.py",),
     # wire, core and store return values; the caller reports
-    "logging": ("world/net.py", "net/", "broker/", "namesrv/", "client/", "cli/"),
+    "logging": ("world/net.py", "net/", "broker/", "namesrv/", "client/", "cli/", "app/"),
     # programs on the wire: never
     **dict.fromkeys(("pickle", "marshal", "shelve", "dbm"), ()),
 }

@@ -37,6 +37,7 @@ class Twin(NamedTuple):
 TWINS = (
     Twin("orbitmq.client.producer", "Producer", "producer"),
     Twin("orbitmq.client.push", "PushConsumer", "push_consumer"),
+    Twin("orbitmq.client.pull_consumer", "PullConsumer", "pull_consumer"),
     Twin("orbitmq.client.admin", "Admin", "admin"),
 )
 
@@ -195,6 +196,8 @@ class ClassBody:
         if node.name == "__init__":
             nodes += [one.annotation for one in node.body if isinstance(one, ast.AnnAssign)]
         for name in {one for part in nodes for one in _names_in(part)}:
+            if name == self._kind.__name__:
+                continue
             if name in known:
                 self._needed[name] = known[name]
             elif hasattr(module, name):
