@@ -9,20 +9,19 @@ config, metrics > errors, ensure.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from orbitmq.blocking import *  # noqa: F403 - the names of blocking.__all__, for type checkers
-
 __version__ = "0.1.0"
 
+if TYPE_CHECKING:
+    from orbitmq.blocking import *  # noqa: F403 - the names of blocking.__all__, for type checkers
+else:
 
-def __getattr__(name: str) -> Any:
-    """Load the client when a program asks for one of its names: a broker needs none of it."""
-    if name.startswith("_"):
+    def __getattr__(name: str) -> Any:
+        """Load the client when a program asks for one of its names: a broker needs none of it."""
+        if not name.startswith("_"):
+            client = importlib.import_module("orbitmq.blocking")
+            if name in client.__all__:
+                return getattr(client, name)
         raise AttributeError(f"module 'orbitmq' has no attribute {name!r}")
-    client = importlib.import_module("orbitmq.blocking")
-    if name in client.__all__:
-        return getattr(client, name)
-    raise AttributeError(f"module 'orbitmq' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -1,0 +1,249 @@
+"""The synchronous client: the asynchronous one, waited for, from any thread and after a fork."""
+
+import asyncio
+import inspect
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import orbitmq
+from orbitmq import Admin, ConsumeFromWhere, Message, Producer, PullConsumer, PushConsumer, aio
+from orbitmq.blocking.facade import Facade
+from orbitmq.errors import ClientStateError, RouteNotFound, SettingError
+from orbitmq.testing import EmbeddedBroker
+from tests.foreign.judged import System
+from tests.net.running import open_descriptors
+from tools import blocking_source
+
+LIMIT_S = 20.0
+FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+FreshName = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def namesrv() -> Iterator[str]:
+    with EmbeddedBroker() as broker:
+        yield broker.namesrv
+
+
+def _client_threads() -> list[str]:
+    return [one.name for one in threading.enumerate() if one.name.startswith("orbitmq-client")]
+
+
+# --- it is the same client ---
+
+
+def test_the_synchronous_classes_are_those_that_the_tool_would_make() -> None:
+    assert blocking_source.main(["--check"]) == 0
+
+
+def test_a_changed_asynchronous_class_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = blocking_source.source_of(blocking_source.TWINS[0])
+    monkeypatch.setattr(
+        blocking_source, "source_of", lambda _twin: made.replace("def send(", "def sent(")
+    )
+    assert blocking_source.main(["--check"]) == 1
+    assert "out of date" in capsys.readouterr().err
+
+
+def test_both_clients_have_the_same_names() -> None:
+    assert set(dir(orbitmq)) - {"__version__"} == set(aio.__all__)
+
+
+@pytest.mark.parametrize("name", ["Producer", "PushConsumer", "PullConsumer", "Admin"])
+def test_twins_take_the_same_arguments(name: str) -> None:
+    one, other = getattr(orbitmq, name), getattr(aio, name)
+    for method, function in inspect.getmembers(one, inspect.isfunction):
+        if method.startswith("_") or method in ("start", "close"):
+            continue
+        mine = list(inspect.signature(function).parameters)
+        assert mine == list(inspect.signature(getattr(other, method)).parameters), method
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        orbitmq.Nothing  # type: ignore[attr-defined]  # noqa: B018 - what is asked for is missing
+
+
+# --- it works ---
+
+
+def test_a_message_goes_round(namesrv: str, fresh_name: FreshName) -> None:
+    topic, bodies, is_there = fresh_name("Topic"), [], threading.Event()
+
+    def on_message(message: orbitmq.ReceivedMessage) -> None:
+        bodies.append((message.body, message.tag, message.keys))
+        is_there.set()
+
+    consumer = PushConsumer(namesrv, fresh_name("Group"), on_message, from_where=FIRST)
+    consumer.subscribe(topic)
+    with Producer(namesrv=namesrv, group="shop") as producer, consumer:
+        producer.send(Message(topic, b"hello", tag="paid", keys=["42"]), timeout=3)
+        assert is_there.wait(LIMIT_S)
+    assert bodies == [(b"hello", "paid", ["42"])]
+
+
+def test_a_loop_over_a_push_consumer_takes_each_message_once(
+    namesrv: str, fresh_name: FreshName
+) -> None:
+    topic, group = fresh_name("Topic"), fresh_name("Group")
+    with Producer(namesrv, "shop") as producer:
+        for number in range(5):
+            producer.send(Message(topic, str(number).encode()))
+    seen = []
+    consumer = PushConsumer(namesrv, group, from_where=FIRST)
+    consumer.subscribe(topic)
+    with consumer:
+        for message in consumer:
+            seen.append(message.body)
+            if len(seen) == 5:
+                break
+    assert sorted(seen) == [b"0", b"1", b"2", b"3", b"4"]
+    with Admin(namesrv) as admin:
+        assert admin.progress(group).lag == 0
+
+
+def test_a_pull_consumer_polls_without_a_loop(namesrv: str, fresh_name: FreshName) -> None:
+    topic = fresh_name("Topic")
+    with Producer(namesrv, "shop") as producer:
+        queue = producer.send(Message(topic, b"one")).queue
+    with PullConsumer(namesrv, fresh_name("Group")) as consumer:
+        consumer.assign([queue])
+        consumer.seek_to_begin(queue)
+        assert [message.body for message in consumer.poll(timeout=LIMIT_S)] == [b"one"]
+
+
+def test_submitted_messages_are_futures_of_any_thread(namesrv: str, fresh_name: FreshName) -> None:
+    topic = fresh_name("Topic")
+    with Producer(namesrv, "shop") as producer:
+        futures = [producer.submit(Message(topic, b"x" * 100)) for _ in range(200)]
+        results = [future.result(LIMIT_S) for future in futures]
+    assert len({result.offset_id for result in results}) == 200
+
+
+def test_errors_are_those_of_the_asynchronous_client(namesrv: str) -> None:
+    with Admin(namesrv) as admin, pytest.raises(RouteNotFound, match="no route for topic Nothing"):
+        admin.topic_route("Nothing")
+    with pytest.raises(SettingError, match="no option retries"):
+        Producer(namesrv, "shop", retries=3)  # type: ignore[call-arg]  # the mistake that is tested
+
+
+def test_many_threads_share_one_producer(namesrv: str, fresh_name: FreshName) -> None:
+    topic = fresh_name("Topic")
+    with Producer(namesrv, "shop") as producer, ThreadPoolExecutor(8) as pool:
+        sends = [pool.submit(producer.send, Message(topic, b"x")) for _ in range(400)]
+        ids = {send.result(LIMIT_S).message_id for send in sends}
+    assert len(ids) == 400
+
+
+# --- its end ---
+
+
+def test_nothing_is_left_of_closed_clients(system: System, fresh_name: FreshName) -> None:
+    namesrv = system.namesrv
+    before = open_descriptors()
+    topic = fresh_name("Topic")
+    consumer = PushConsumer(namesrv, fresh_name("Group"), lambda message: None)
+    consumer.subscribe(topic)
+    with Producer(namesrv, "shop") as producer, consumer, Admin(namesrv):
+        producer.send(Message(topic, b"x"))
+        assert len(_client_threads()) >= 1
+    assert _client_threads() == []
+    assert open_descriptors() == before
+
+
+def test_closing_twice_does_nothing_and_use_after_it_is_refused(namesrv: str) -> None:
+    producer = Producer(namesrv, "shop").start()
+    producer.close()
+    producer.close()
+    with pytest.raises(ClientStateError, match="this client is closed"):
+        producer.send(Message("T", b"x"))
+
+
+def test_a_start_that_fails_leaves_no_thread() -> None:
+    with pytest.raises(SettingError, match="not an address"), Producer("nowhere", "shop"):
+        pass
+    assert _client_threads() == []
+
+
+def test_an_async_handler_that_waits_for_its_own_client_is_told(
+    namesrv: str, fresh_name: FreshName
+) -> None:
+    topic, errors, is_there = fresh_name("Topic"), [], threading.Event()
+    with Producer(namesrv, "shop") as producer:
+
+        async def on_message(_message: orbitmq.ReceivedMessage) -> None:
+            try:
+                producer.send(Message(topic, b"more"))
+            except ClientStateError as error:
+                errors.append(str(error))
+            is_there.set()
+
+        consumer = PushConsumer(namesrv, fresh_name("Group"), on_message, from_where=FIRST)
+        consumer.subscribe(topic)
+        with consumer:
+            producer.send(Message(topic, b"x"))
+            assert is_there.wait(LIMIT_S)
+    assert "cannot be waited for on its own loop" in errors[0]
+
+
+# --- forks ---
+
+
+def test_a_fork_makes_its_own_clients_and_leaves_its_parents_alone(
+    namesrv: str, fresh_name: FreshName
+) -> None:
+    topic = fresh_name("Topic")
+    with Producer(namesrv, "shop") as producer:
+        producer.send(Message(topic, b"of the parent"))
+        pid = os.fork()
+        if not pid:  # the child
+            code = 1
+            try:
+                with pytest.raises(ClientStateError, match="make a new one there"):
+                    producer.send(Message(topic, b"never"))
+                producer.close()
+                with Producer(namesrv, "shop") as own:
+                    own.send(Message(topic, b"of the child"))
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        producer.send(Message(topic, b"of the parent again"))
+    with Admin(namesrv) as admin:
+        assert admin.topic_stats(topic).message_count == 3
+
+
+def test_an_interrupted_wait_cancels_what_it_waited_for() -> None:
+    """Ctrl-C during a send must not leave it under way."""
+    begun, cancelled = threading.Event(), threading.Event()
+
+    class Endless:
+        async def start(self) -> None:
+            """Begin."""
+
+        async def close(self) -> None:
+            """End."""
+
+        async def __aexit__(self, *_words: object) -> None:
+            """End."""
+
+        async def work(self) -> None:
+            begun.set()
+            try:
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                cancelled.set()
+                raise
+
+    facade = Facade(Endless)
+    future = facade._begin(facade._twin.work())
+    assert begun.wait(LIMIT_S)
+    future.cancel()
+    assert cancelled.wait(LIMIT_S)
+    facade.close()
