@@ -213,6 +213,11 @@ def test_a_lock_is_held_until_released_and_not_in_an_image() -> None:
     memory.kill_image(len(memory.ops)).lock(STORE / "lock")
     lock.release()
     memory.lock(STORE / "lock")
+    held = memory.hold(STORE)
+    with pytest.raises(StoreError, match="another broker has"):
+        memory.hold(STORE)
+    held.release()
+    memory.hold(STORE)
 
 
 def test_space_and_time_are_what_the_test_says() -> None:
