@@ -147,7 +147,9 @@ class MemoryFiles:
 
     def is_zeros(self, path: AnyPath, position: int, size: int) -> bool | None:
         data = self.read_at(path, position, size + 1)
-        return None if data is None else data == bytes(size)
+        if data is None:
+            return None
+        return data == bytes(size) and self.size(Path(path)) == position + size
 
     def size(self, path: Path) -> int | None:
         return self._disk.size(path)

@@ -220,6 +220,13 @@ def test_a_lock_is_held_until_released_and_not_in_an_image() -> None:
     memory.hold(STORE)
 
 
+def test_a_file_does_not_end_behind_its_end(tmp_path: Path) -> None:
+    """Symptom: no bytes behind the end of a file were zeros in the double, not in the system."""
+    for files, root in ((MemoryFiles(STORE), STORE), (SystemFiles(), tmp_path)):
+        files.replace(root / "a", b"")
+        assert [files.is_zeros(root / "a", position, 0) for position in (0, 1)] == [True, False]
+
+
 def test_space_and_time_are_what_the_test_says() -> None:
     memory = MemoryFiles(STORE)
     memory.space_now = memory.space_now._replace(free=5)
