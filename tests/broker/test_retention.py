@@ -1,6 +1,7 @@
 """Old files go, queues and index follow, and a full disk is refused before it is full."""
 
 import asyncio
+import json
 import time
 from pathlib import Path
 
@@ -88,6 +89,55 @@ def test_old_files_go_and_queues_and_index_follow(tmp_path: Path) -> None:
             await running.stop()
 
     run(inner())
+
+
+class TwoDisks(SystemFiles):
+    """Files on two disks: that of the log and that of the rest."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self.of_log = Space(100 * _GIB, 75 * _GIB)
+        self.of_rest = Space(100 * _GIB, 50 * _GIB)
+
+    def space(self, path: Path) -> Space:
+        return self.of_log if path.is_relative_to(self._log) else self.of_rest
+
+
+def test_old_files_go_from_a_log_that_lies_elsewhere_and_its_disk_is_measured(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "disk" / "log"
+    files = TwoDisks(log)
+    settings = msgspec.structs.replace(OLD_AT_ONCE, store_path_commit_log=str(log), delete_when="")
+
+    async def use(running: Running) -> None:
+        await send_many(running, 400)
+        table = json.loads((await running.ask(28)).body)["table"]
+        assert (table["commitLogDiskRatio"], table["consumeQueueDiskRatio"]) == ("0.25", "0.5")
+        assert table[f"commitLogDiskRatio_{log}"] == "0.25"
+        assert table["commitLogDirCapacity"] == "Total : 100.0 GiB, Free : 75.0 GiB."
+        assert await offset_of(running, 31) == 0
+        files.of_log = Space(100 * _GIB, 20 * _GIB)
+        async with asyncio.timeout(UNTIL_S):
+            while await offset_of(running, 31) < 300:
+                await asyncio.sleep(0.01)
+        files.of_log = Space(100 * _GIB, 4 * _GIB)
+        refusal = await until(running, 14)
+        assert f"the disk of {log} is 96.0% full" in refusal
+        files.of_log = Space(100 * _GIB, 50 * _GIB)
+        await until(running, 0)
+
+    async def inner() -> None:
+        turn = Turn(asyncio.get_running_loop())
+        running = await begin(tmp_path / "root", turn, settings, files)
+        try:
+            await use(running)
+        finally:
+            await running.stop()
+
+    run(inner())
+    assert len(names(log)) <= 3
+    assert not (tmp_path / "root" / "commitlog").exists()
 
 
 def test_asked_by_hand_old_files_go_outside_their_hour(tmp_path: Path) -> None:

@@ -77,7 +77,8 @@ def test_what_is_no_store_folder_exits_2_and_says_so(tmp_path: Path, verb: str) 
     done = store(tmp_path, verb, str(tmp_path))
     assert done.returncode == 2
     assert done.stderr == (
-        f"orbitmq store {verb}: {tmp_path} is no store folder: it has no folder commitlog\n"
+        f"orbitmq store {verb}: {tmp_path} is no store folder: it has no folder commitlog; if its"
+        " broker has storePathCommitLog set to another place, give that folder with --log\n"
     )
     assert list(tmp_path.iterdir()) == []
 

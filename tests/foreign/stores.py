@@ -50,11 +50,17 @@ class DataFolder:
 
     path: Path
     sizes: Settings
+    log_elsewhere: Path | None = None
 
     @property
     def store(self) -> Path:
         """What the original calls storePathRootDir."""
         return self.path / "store"
+
+    @property
+    def log(self) -> Path:
+        """What the original calls storePathCommitLog."""
+        return self.log_elsewhere or self.store / "commitlog"
 
     @property
     def is_aborted(self) -> bool:
@@ -70,7 +76,8 @@ def _options(settings: Settings) -> list[str]:
 @contextmanager
 def ours_on(folder: DataFolder, further: Settings = NO_SETTINGS) -> Iterator[Opened]:
     """OrbitMQ on a folder."""
-    options = _options({**folder.sizes, **further})
+    place = {"storePathCommitLog": str(folder.log_elsewhere)} if folder.log_elsewhere else {}
+    options = _options({**folder.sizes, **place, **further})
     with started(up_command(folder.path, *options)) as program:
         yield Opened(program.ready["broker"], program.ready["namesrv"], program.kill)
     assert folder.is_aborted == program.is_killed
@@ -81,8 +88,7 @@ def original_on(
     version: str, folder: DataFolder, namesrv: str, further: Settings = NO_SETTINGS
 ) -> Iterator[Opened]:
     """An original broker on a folder, registered at `namesrv`."""
-    root = folder.store
-    paths = {"storePathRootDir": str(root), "storePathCommitLog": str(root / "commitlog")}
+    paths = {"storePathRootDir": str(folder.store), "storePathCommitLog": str(folder.log)}
     is_killed = False
 
     def kill() -> None:
@@ -99,6 +105,7 @@ def original_on(
 def check_store(folder: DataFolder) -> str:
     """What `orbitmq store check` says of a folder that it must find healthy."""
     command = [sys.executable, "-m", "orbitmq", "store", "check", str(folder.store)]
+    command += ["--log", str(folder.log)] if folder.log_elsewhere else []
     done = subprocess.run(
         [*command, *_options(folder.sizes)],
         capture_output=True,

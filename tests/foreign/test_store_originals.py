@@ -126,6 +126,22 @@ def test_original_goes_on_with_what_ours_wrote_and_ours_goes_on_after_it(
     check_store(folder)
 
 
+def test_a_log_that_lies_elsewhere_is_served_by_both_in_turn(tmp_path: Path, namesrv: str) -> None:
+    folder = DataFolder(tmp_path / "data", SMALL, tmp_path / "disk" / "log")
+    with ours_on(folder) as ours:
+        sent = send_until_killed(ours.broker, "ours", ours.kill, 2)
+    with original_on("4.9.7", folder, namesrv) as original:
+        written = assert_all_there(original, sent)
+        written = assert_appends(original, "original", written, sent)
+    check_store(folder)
+    with ours_on(folder) as ours:
+        assert assert_all_there(ours, sent) == written
+        assert_appends(ours, "ours-again", written, sent)
+    check_store(folder)
+    assert len(list(folder.log.iterdir())) >= 3
+    assert not (folder.store / "commitlog").exists()
+
+
 def test_original_recovers_what_ours_left_when_killed_under_load(
     folder: DataFolder, namesrv: str, tmp_path: Path
 ) -> None:

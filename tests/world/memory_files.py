@@ -25,7 +25,7 @@ from orbitmq.world import file_steps
 from orbitmq.world.big_file import BigFile, wrong_size
 from orbitmq.world.file_steps import refused, refusing
 from orbitmq.world.files import NO_FILE, AnyPath, FolderLock, Space
-from orbitmq.world.folder_lock import taken_here
+from orbitmq.world.folder_lock import held_elsewhere, taken_here
 from tests.world.crash_images import Chooser, CrashDisk, Unit
 from tests.world.memory_disk import EMPTY, Failure, MemoryDisk, Op, Tree, Trouble
 
@@ -147,7 +147,9 @@ class MemoryFiles:
 
     def is_zeros(self, path: AnyPath, position: int, size: int) -> bool | None:
         data = self.read_at(path, position, size + 1)
-        return None if data is None else data == bytes(size)
+        if data is None:
+            return None
+        return data == bytes(size) and self.size(Path(path)) == position + size
 
     def size(self, path: Path) -> int | None:
         return self._disk.size(path)
@@ -241,6 +243,14 @@ class MemoryFiles:
             if node in self._locked:
                 raise StoreError(taken_here(path))
             self._disk.write(node, path, 0, b"lock")
+            self._locked.add(node)
+            return MemoryLock(self._locked, node)
+
+    def hold(self, path: Path) -> FolderLock:
+        with self._disk.guard, refusing("open", path):
+            node = self._disk.folder_of(path / "_")
+            if node in self._locked:
+                raise StoreError(held_elsewhere(path))
             self._locked.add(node)
             return MemoryLock(self._locked, node)
 

@@ -58,3 +58,33 @@ def test_a_lock_file_that_was_removed_and_made_again_is_a_new_one(tmp_path: Path
     first.release()
     assert is_locked_for_others(path)
     second.release()
+
+
+TRY_HOLD = TRY_LOCK.replace(".lock(", ".hold(")
+
+
+def test_a_folder_is_held_by_one_whatever_it_is_called_and_nothing_is_put_into_it(
+    tmp_path: Path,
+) -> None:
+    folder, link = tmp_path / "log", tmp_path / "link"
+    folder.mkdir()
+    link.symlink_to(folder)
+    held = FILES.hold(folder)
+    for same in (folder, link):
+        with pytest.raises(StoreError, match=f"another broker has the log folder {same} open"):
+            FILES.hold(same)
+        other = subprocess.run(
+            [sys.executable, "-c", TRY_HOLD, str(same)],
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+        assert b"another broker has the log folder" in other.stderr
+    assert list(folder.iterdir()) == []
+    held.release()
+    FILES.hold(link).release()
+
+
+def test_what_is_no_folder_cannot_be_held(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot open"):
+        FILES.hold(tmp_path / "missing")

@@ -213,6 +213,18 @@ def test_a_lock_is_held_until_released_and_not_in_an_image() -> None:
     memory.kill_image(len(memory.ops)).lock(STORE / "lock")
     lock.release()
     memory.lock(STORE / "lock")
+    held = memory.hold(STORE)
+    with pytest.raises(StoreError, match="another broker has"):
+        memory.hold(STORE)
+    held.release()
+    memory.hold(STORE)
+
+
+def test_a_file_does_not_end_behind_its_end(tmp_path: Path) -> None:
+    """Symptom: no bytes behind the end of a file were zeros in the double, not in the system."""
+    for files, root in ((MemoryFiles(STORE), STORE), (SystemFiles(), tmp_path)):
+        files.replace(root / "a", b"")
+        assert [files.is_zeros(root / "a", position, 0) for position in (0, 1)] == [True, False]
 
 
 def test_space_and_time_are_what_the_test_says() -> None:

@@ -17,8 +17,10 @@ from typing import NamedTuple
 import msgspec
 
 from orbitmq.broker.changes import read_kept_changes
+from orbitmq.broker.store_options import log_folder
 from orbitmq.config import BrokerSettings, load_settings
 from orbitmq.errors import SettingError
+from orbitmq.store.layout import Folder
 from orbitmq.world.files import Files
 from orbitmq.world.machine import environment_text
 from orbitmq.world.net import split_address
@@ -63,7 +65,7 @@ def put_together(files: Files, folder: Path, given: Given, *, strict: bool = Fal
     kept = read_kept_changes(files, folder / "config")
     told = {**told, **kept} if given.is_shared else {**kept, **told}
     settings, notes = load_settings(BrokerSettings, told, given.overrides, strict=strict)
-    _check_places(settings, folder)
+    _check_texts(settings)
     file = Path(given.file) if given.file and not given.is_shared else None
     notes += [
         f"{key} of {given.file} wins over {key}={value}, which was changed over the network"
@@ -73,23 +75,17 @@ def put_together(files: Files, folder: Path, given: Given, *, strict: bool = Fal
     settings = msgspec.structs.replace(
         settings,
         store_path_root_dir=str(folder),
-        store_path_commit_log=str(folder / "commitlog"),
+        store_path_commit_log=str(Folder(folder, log_folder(settings)).log),
     )
     return BrokerStart(settings, folder, file, notes)
 
 
-def _check_places(settings: BrokerSettings, folder: Path) -> None:
+def _check_texts(settings: BrokerSettings) -> None:
     """Refuse what cannot be obeyed before anything is opened."""
     if _BROKER_NAME.fullmatch(settings.broker_name) is None:
         raise SettingError(
             f"brokerName={settings.broker_name[:200]!r} cannot be used: it names a topic and a"
             " folder; take up to 127 letters, digits and . _ - % @, a letter or digit first"
-        )
-    log_folder = folder / "commitlog"
-    if settings.store_path_commit_log and Path(settings.store_path_commit_log) != log_folder:
-        raise SettingError(
-            f"storePathCommitLog={settings.store_path_commit_log} cannot be used: the log is in "
-            f"{log_folder}; remove the setting, and make that a link to have the log elsewhere"
         )
     for address in filter(None, map(str.strip, settings.namesrv_addr.split(";"))):
         try:

@@ -5,6 +5,8 @@ SettingError.
 Rule: the store knows no setting's key; this is the one place that translates.
 """
 
+from pathlib import Path
+
 from orbitmq.config import BrokerSettings
 from orbitmq.core import CoreState
 from orbitmq.errors import SettingError
@@ -21,6 +23,7 @@ _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 def store_options(settings: BrokerSettings) -> StoreOptions:
     """Give how the store is laid out and when it refuses."""
     return StoreOptions(
+        log_folder=log_folder(settings),
         log_file_size=settings.mapped_file_size_commit_log,
         queue_file_size=settings.mapped_file_size_consume_queue,
         index_slot_count=settings.max_hash_slot_num,
@@ -34,6 +37,17 @@ def store_options(settings: BrokerSettings) -> StoreOptions:
         unsynced_ms_max=settings.unsynced_millis_max,
         hot_bytes=memory_bytes() * settings.access_message_in_memory_max_ratio // 100,
     )
+
+
+def log_folder(settings: BrokerSettings) -> Path | None:
+    """Give where the log is; None: in the store folder. Raises SettingError for a list."""
+    text = settings.store_path_commit_log
+    if "," in text:
+        raise SettingError(
+            f"storePathCommitLog={text} cannot be used: a comma makes it a list of folders, and a"
+            " log that is spread over several is not supported; name one folder, without a comma"
+        )
+    return Path(text) if text else None
 
 
 def retention_settings(settings: BrokerSettings) -> RetentionSettings:

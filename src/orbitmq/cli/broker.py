@@ -18,7 +18,12 @@ from pathlib import Path
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.starting import STORE_NAME, BrokerStart, Given, put_together
 from orbitmq.broker.store_opening import OpeningStopped, StoreOpening
-from orbitmq.cli.brokers import BrokersService, add_brokers_argument, plan_brokers
+from orbitmq.cli.brokers import (
+    BrokersService,
+    add_brokers_argument,
+    plan_brokers,
+    refuse_one_folder,
+)
 from orbitmq.cli.process import (
     add_serving_arguments,
     given_settings,
@@ -155,6 +160,8 @@ def load_start(
 ) -> BrokerStart:
     """Put the settings of a start together (rule 2); raises SettingError."""
     properties, overrides, notes = given_settings(files, arguments, flags)
+    if arguments.brokers != 1:
+        refuse_one_folder({**properties, **overrides})
     start = put_together(
         files,
         Path(arguments.data_dir) / STORE_NAME,

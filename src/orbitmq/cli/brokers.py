@@ -13,6 +13,7 @@ Rules:
 import argparse
 import asyncio
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -67,18 +68,23 @@ def add_brokers_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def refuse_one_folder(given: Mapping[str, str]) -> None:
+    """Raise SettingError for a folder that all brokers would have to share."""
+    for key in ("storePathRootDir", "storePathCommitLog"):
+        if given.get(key):
+            raise SettingError(
+                f"{key} is one folder, but each of several brokers has its own below --data-dir; "
+                "remove the setting, or start each broker with a command of its own"
+            )
+
+
 def plan_brokers(
     arguments: argparse.Namespace, settings: BrokerSettings, metrics_port: int | None
 ) -> list[BrokerPlan]:
-    """Give the plans of all processes; raises SettingError for what they could not share."""
+    """Give the plans of all processes; raises SettingError when there are too many."""
     count, folder = arguments.brokers, Path(arguments.data_dir)
     if not 1 <= count <= BROKER_COUNT_MAX:
         raise SettingError(f"--brokers {count}: from 1 to {BROKER_COUNT_MAX}")
-    if Path(settings.store_path_root_dir) != folder / "store":
-        raise SettingError(
-            "storePathRootDir is one folder, but each of several brokers has its own below "
-            "--data-dir; remove the setting"
-        )
     if SystemFiles().is_folder(folder / "store"):
         logger.warning(
             "%s is the folder of a single broker; its messages are not served with --brokers",

@@ -6,6 +6,8 @@ or JSON on standard output; progress, damage met on the way and errors on standa
 Rules:
 1. check and dump take no lock and change nothing: they work beside a running broker.
 2. Exit codes: 0 all is well (now), 1 there is damage (still), 2 the folder cannot be used.
+3. The log is DIR/commitlog or what --log names; never what the file of -c says, as DIR may be a
+   copy, and the broker's own log is not to be touched then.
 """
 
 import argparse
@@ -18,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 
+from orbitmq.broker.starting import STORE_NAME
 from orbitmq.broker.store_options import store_options
 from orbitmq.cli.process import EXIT_FAILED, EXIT_USAGE, complain, given_settings, say
 from orbitmq.cli.progress import ProgressLine
@@ -26,6 +29,7 @@ from orbitmq.errors import MQError, SettingError
 from orbitmq.store.check import check
 from orbitmq.store.dump import TIME_MS_MAX, Wanted, describe, dump
 from orbitmq.store.findings import Finding
+from orbitmq.store.layout import Folder
 from orbitmq.store.log_walk import Damage
 from orbitmq.store.opening import Outside
 from orbitmq.store.options import StoreOptions
@@ -44,8 +48,10 @@ examples:
   orbitmq store dump data/store --from 2026-11-15T18:00 --to 2026-11-15T19:00
   orbitmq store repair data/store --dry-run        what is wrong
   orbitmq store repair data/store                  queues and index anew; stop the broker first
+  orbitmq store check data/store --log /disk2/log  the log lies elsewhere (storePathCommitLog)
 
 DIR is the folder that holds commitlog; a data folder with a folder store in it will do as well.
+Where the broker has storePathCommitLog set to another place, --log names that folder.
 -c and -D are needed only where the broker that wrote the folder had other settings than ours for
 messageDelayLevel or messageIndexEnable; file sizes are read from the files.
 Exit codes: 0 all is well (after repair: now), 1 there is damage, 2 the folder cannot be used.
@@ -118,6 +124,7 @@ def _add_repair(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def _add_shared(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("folder", metavar="DIR", help="store folder")
+    verb.add_argument("--log", metavar="LOG", help="the log's folder, if it is not DIR/commitlog")
     verb.add_argument("--progress", action="store_true", help="say how far it is, also in a pipe")
     verb.add_argument("-c", dest="file", metavar="FILE", help="the broker's .properties")
     verb.add_argument(
@@ -144,6 +151,9 @@ def _time_ms(text: str) -> int:
 def _run(verb: str, arguments: argparse.Namespace, act: Act) -> int:
     try:
         properties, overrides, _ = given_settings(SystemFiles(), arguments, {})
+        properties.pop("storePathCommitLog", None)  # rule 3
+        if arguments.log:
+            overrides["storePathCommitLog"] = arguments.log
         settings, _ = load_settings(BrokerSettings, properties, overrides, strict=False)
         return act(arguments, _folder(arguments), store_options(settings))
     except MQError as error:
@@ -154,12 +164,13 @@ def _run(verb: str, arguments: argparse.Namespace, act: Act) -> int:
 def _folder(arguments: argparse.Namespace) -> Path:
     """Give the store folder: DIR, or the one inside it when DIR is a data folder."""
     folder = Path(arguments.folder)
-    files = SystemFiles()
-    inside = folder / "store"
-    is_data_folder = not files.is_folder(folder / "commitlog") and files.is_folder(
-        inside / "commitlog"
-    )
-    return inside if is_data_folder else folder
+    is_data_folder = not _is_store(folder) and _is_store(folder / STORE_NAME)
+    return folder / STORE_NAME if is_data_folder else folder
+
+
+def _is_store(path: Path) -> bool:
+    files, folder = SystemFiles(), Folder(path)
+    return any(map(files.is_folder, (folder.log, folder.queues)))
 
 
 # --- check ---

@@ -26,7 +26,8 @@ class StoreSettings(ServerSettings, frozen=True, kw_only=True):
     store_path_commit_log: Annotated[
         str,
         fact(
-            "Must be `commitlog` in the store folder; make that a link to have the log elsewhere.",
+            "The folder of the log, for it alone, perhaps on another disk; empty takes "
+            "`commitlog` of the store folder.",
             original="~/store/commitlog",
         ),
     ] = ""

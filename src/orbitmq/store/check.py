@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orbitmq.core import Walked
-from orbitmq.errors import StoreError
 from orbitmq.store.check_index import IndexCheck
 from orbitmq.store.check_queues import LogBounds, QueueCheck, Topics
 from orbitmq.store.check_tables import (
@@ -35,6 +34,7 @@ from orbitmq.store.index_shape import Shape
 from orbitmq.store.layout import Folder, is_file_name
 from orbitmq.store.log_walk import Damage, LogWalk, Seen, first_nonzero
 from orbitmq.store.options import StoreOptions
+from orbitmq.store.places import ensure_log
 from orbitmq.store.topic_removal import read_notes
 from orbitmq.store.verdict import (
     RECOVERS,
@@ -85,9 +85,8 @@ def check(
     progress: Progress = no_progress,
 ) -> Verdict:
     """Check a folder; raises StoreError when it is no store folder or cannot be read."""
-    folder = Folder(root)
-    if not files.is_folder(folder.log):
-        raise StoreError(f"{root} is no store folder: it has no folder commitlog")
+    folder = Folder(root, options.log_folder)
+    ensure_log(files, folder)
     for _ in range(STARTS_MAX):
         verdict = Verdict(root)
         is_clean = files.size(folder.abort) is None

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from orbitmq.errors import StoreError
 from orbitmq.store.index_shape import (
     ENTRY,
     HEADER,
@@ -30,6 +29,7 @@ from orbitmq.store.index_shape import (
 from orbitmq.store.layout import Folder
 from orbitmq.store.log_walk import Damage, LogWalk, Seen
 from orbitmq.store.options import StoreOptions
+from orbitmq.store.places import ensure_log
 from orbitmq.wire.java import index_hash
 from orbitmq.wire.properties import KEYS, UNIQ_KEY, parse_properties, split_keys
 from orbitmq.wire.record import Record
@@ -73,9 +73,8 @@ def dump(
     files: Files, root: Path, wanted: Wanted, options: StoreOptions
 ) -> Iterator[Seen | Damage]:
     """Give the wanted records in log order; raises StoreError when this is no store folder."""
-    folder = Folder(root)
-    if not files.is_folder(folder.log):
-        raise StoreError(f"{root} is no store folder: it has no folder commitlog")
+    folder = Folder(root, options.log_folder)
+    ensure_log(files, folder)
     log = LogWalk(files, folder.log)
     from_offset = wanted.from_offset
     if wanted.key is not None:

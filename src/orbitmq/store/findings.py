@@ -68,6 +68,5 @@ class Aside:
     def _target(self, path: Path) -> Path:
         taken = [name.partition("-")[0] for name in self._files.names(self._folder.aside)]
         numbers = [int(text) for text in taken if text.isascii() and text.isdigit()]
-        inside = path.relative_to(self._folder.root)
-        name = "-".join(inside.parts)[-_NAME_CHARS_MAX:]
+        name = "-".join(self._folder.name_inside(path).parts)[-_NAME_CHARS_MAX:]
         return self._folder.aside / f"{max(numbers, default=0) + 1}-{name}"

@@ -1,6 +1,6 @@
 """Where everything of a store folder lies, and how its files are called.
 
-In: the root of a store folder. Out: paths and names.
+In: the root of a store folder, and where its log is if that lies elsewhere. Out: paths and names.
 Rule: nobody else builds a path inside a store folder or knows how a file is named.
 """
 
@@ -35,11 +35,29 @@ class Folder(msgspec.Struct, frozen=True):
     """The paths inside one store folder, as the original has them; `aside` is our own."""
 
     root: Path
+    log_elsewhere: Path | None = None
+    """Where the log is, perhaps on another disk; None: in the root, as always."""
 
     @property
     def log(self) -> Path:
-        """The log's files."""
+        """The log's files, and nothing else: the original refuses a log folder with other files."""
+        return self.log_elsewhere or self.log_in_root
+
+    @property
+    def log_in_root(self) -> Path:
+        """Where the log is unless somebody said otherwise."""
         return self.root / "commitlog"
+
+    @property
+    def is_log_elsewhere(self) -> bool:
+        """Whether the log lies outside of the folder's own place for it."""
+        return self.log != self.log_in_root
+
+    def name_inside(self, path: Path) -> Path:
+        """Give how a file of the store would be called from the root, were the log there."""
+        if path.is_relative_to(self.log):
+            return Path(self.log_in_root.name) / path.relative_to(self.log)
+        return path.relative_to(self.root)
 
     @property
     def queues(self) -> Path:

@@ -1,10 +1,11 @@
-"""Opening a folder: take the lock, put in order what the last run left, say that we are running.
+"""Opening a folder: take the locks, put in order what the last run left, say that we are running.
 
 In: a folder, ours or the original's, after a clean stop, a kill or a power cut, or nothing at all.
 Out: all parts of the store, standing at the end of the log.
 
 Rules:
-1. Nothing is read before the lock is held, and nothing is changed before `abort` is there.
+1. Nothing is read before the locks are held (see `places`), and nothing is changed before `abort`
+   is there.
 2. What recovery found is given out, never swallowed.
 """
 
@@ -22,6 +23,7 @@ from orbitmq.store.flush import CheckpointFile
 from orbitmq.store.key_index import KeyIndex
 from orbitmq.store.layout import Folder
 from orbitmq.store.options import StoreOptions
+from orbitmq.store.places import take_places
 from orbitmq.store.queue_ext_writing import UnitWriter
 from orbitmq.store.reading import ColdReader
 from orbitmq.store.recovery import Finding, Parts, Recovered, recover
@@ -78,13 +80,12 @@ def open_folder(
     progress: Progress | None = None,
 ) -> Opened:
     """Open a folder; raises StoreError when it is taken or cannot be used."""
-    files, folder = outside.files, Folder(root)
-    _make_root(files, folder)
+    files, folder = outside.files, Folder(root, options.log_folder)
     with ExitStack() as undo:
-        lock = files.lock(folder.lock)
+        lock = take_places(files, folder)
         undo.callback(lock.release)
         is_clean = files.size(folder.abort) is None
-        for path in (folder.log, folder.queues, folder.index, folder.config):
+        for path in (folder.queues, folder.index, folder.config):
             files.make_folder(path)
         if is_clean:
             files.open_big(folder.abort, 0, is_mapped=False).close()
@@ -133,14 +134,6 @@ def open_folder(
         removed=removed,
         was_clean=is_clean,
     )
-
-
-def _make_root(files: Files, folder: Folder) -> None:
-    """Make the folder; its own name is on the disk before anything in it is said to be."""
-    missing = [path for path in (folder.root, *folder.root.parents) if not files.is_folder(path)]
-    files.make_folder(folder.root)
-    if files.size(folder.checkpoint) is None:  # never opened before, or killed while it was
-        files.sync([path.parent for path in {folder.root: None, **dict.fromkeys(missing)}])
 
 
 def _tail(file_size: int, recovered: Recovered) -> LogTail:

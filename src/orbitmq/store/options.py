@@ -4,6 +4,8 @@ In: values from the broker's settings, or from a test that wants small files. Ou
 Rule: sizes count for new folders only. A folder that has files keeps the sizes it was written with.
 """
 
+from pathlib import Path
+
 import msgspec
 
 from orbitmq.store.kept_entries import KEPT_BYTES_MAX
@@ -25,6 +27,8 @@ _MIB = 1_048_576
 class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a store is laid out and when it gives up."""
 
+    log_folder: Path | None = None
+    """Where the log is; None: in the store folder."""
     log_file_size: int = LOG_FILE_SIZE
     queue_file_size: int = QUEUE_FILE_SIZE
     index_slot_count: int = INDEX_SLOT_COUNT

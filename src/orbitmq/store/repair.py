@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from orbitmq.errors import StoreError
 from orbitmq.store.check import check
 from orbitmq.store.findings import Finding
 from orbitmq.store.index_shape import Shape, find_shape, is_index_name
 from orbitmq.store.layout import Folder
 from orbitmq.store.opening import Outside, open_folder
 from orbitmq.store.options import StoreOptions
+from orbitmq.store.places import ensure_log, take_places
 from orbitmq.store.verdict import RECOVERS, RESTORE, Level, Progress, Verdict, no_progress
 from orbitmq.world.files import Files
 
@@ -40,10 +40,9 @@ def repair(
     outside: Outside, root: Path, options: StoreOptions, progress: Progress = no_progress
 ) -> Repaired:
     """Repair a folder; raises StoreError when it is no store folder or somebody has it open."""
-    files, folder = outside.files, Folder(root)
-    if not files.is_folder(folder.log):
-        raise StoreError(f"{root} is no store folder: it has no folder commitlog")
-    files.lock(folder.lock).release()  # says at once that somebody has it open
+    files, folder = outside.files, Folder(root, options.log_folder)
+    ensure_log(files, folder)
+    take_places(files, folder).release()  # says at once that somebody has it open
     verdict = check(files, root, options, outside.boot_id, progress)
     if not needs_repair(verdict):
         return Repaired([], verdict)

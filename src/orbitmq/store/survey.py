@@ -23,12 +23,10 @@ from orbitmq.store.consume_queue import file_size_in
 from orbitmq.store.findings import Aside, Finding, FindingKind
 from orbitmq.store.layout import Folder, file_name, is_file_name
 from orbitmq.store.options import StoreOptions
+from orbitmq.store.places import is_unfinished
 from orbitmq.store.scan import Gap, LogFiles, Scan
 from orbitmq.wire.record import BLANK_SIZE, RECORD_SIZE_MIN
 from orbitmq.world.files import Files
-
-UNFINISHED = ".tmp"
-"""How the name of a file ends that is not whole yet: see world/file_steps.py."""
 
 _MISSING_NAMED_MAX = 100
 
@@ -73,7 +71,7 @@ def _log_names(files: Files, folder: Folder, aside: Aside, findings: list[Findin
     names = []
     for name in files.names(folder.log):
         path = folder.log / name
-        if name.endswith(UNFINISHED) and is_file_name(name.removesuffix(UNFINISHED)):
+        if is_unfinished(name):
             files.remove(path)
         elif is_file_name(name) and not files.is_folder(path):
             names.append(name)

@@ -79,5 +79,6 @@ class Verdict:
     def _add(self, level: Level, path: Path, position: int, text: str, advice: str) -> None:
         self.totals[level] += 1
         if self.totals[level] <= FAULTS_MAX:
-            inside = str(path.relative_to(self._root)) if path != self._root else "."
-            self.faults.append(Fault(level, inside, position, text, advice))
+            is_inside = path.is_relative_to(self._root)  # a log that lies elsewhere is not
+            inside = path.relative_to(self._root) if is_inside else path
+            self.faults.append(Fault(level, str(inside), position, text, advice))

@@ -32,7 +32,7 @@ from orbitmq.world.big_file import (
     write_rest,
 )
 from orbitmq.world.file_steps import MISSING, refused, refusing, unsynced
-from orbitmq.world.folder_lock import FolderLock, SystemFolderLock
+from orbitmq.world.folder_lock import FolderLock, SystemFolderHold, SystemFolderLock
 
 __all__ = ["NO_FILE", "AnyPath", "BigFile", "Files", "FolderLock", "Space", "SystemFiles"]
 
@@ -163,6 +163,10 @@ class Files(Protocol):
 
     def lock(self, path: Path) -> FolderLock:
         """Take the lock on byte 0 that the original takes, or raise StoreError."""
+        ...
+
+    def hold(self, path: Path) -> FolderLock:
+        """Hold a folder itself, whatever names lead to it; raises StoreError when it is held."""
         ...
 
 
@@ -299,6 +303,10 @@ class SystemFiles:
     def lock(self, path: Path) -> FolderLock:
         """Take the lock on byte 0 that the original takes, or raise StoreError."""
         return SystemFolderLock(path)
+
+    def hold(self, path: Path) -> FolderLock:
+        """Hold a folder itself, whatever names lead to it; raises StoreError when it is held."""
+        return SystemFolderHold(path)
 
 
 def _make_alike(path: Path, model: Path) -> None:

@@ -1,12 +1,15 @@
-"""The lock that keeps other processes out of a folder, ours and the original's.
+"""The locks that keep others out of a folder: one of the original's kind, and one without a file.
 
-In: the path of a file in that folder. Out: a lock to release, or a StoreError that names the cause.
+In: the path of a file in that folder, or of the folder itself. Out: a lock to release, or a
+StoreError that names the cause.
 
 Rules:
 1. The system drops a process's lock when it closes any descriptor of the locked file: nobody reads,
    copies or syncs a lock file that its own process holds.
 2. The system gives a process a lock that it has already. So the process keeps a list of its own,
    and a file on it is not even opened a second time (rule 1).
+3. A folder that is held gets no file: the lock is on the folder (flock), of which the original
+   knows nothing. It belongs to one opening, so a second one in the same process is refused too.
 """
 
 import errno
@@ -74,6 +77,35 @@ class SystemFolderLock:
         with _guard:
             _held.discard(self._key)
             os.close(self._fd)
+
+
+class SystemFolderHold:
+    """A lock on the folder itself (rule 3)."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise refused(error, "open", path) from error
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._fd)
+            if error.errno not in _TAKEN:
+                raise refused(error, "lock", path) from error
+            raise StoreError(held_elsewhere(path)) from None
+
+    def release(self) -> None:
+        """Let the folder go."""
+        os.close(self._fd)
+
+
+def held_elsewhere(path: Path) -> str:
+    """Say that another store has a folder open."""
+    return (
+        f"another broker has the log folder {path} open, under another store folder; stop it, or"
+        " set storePathCommitLog to a folder that only this broker has"
+    )
 
 
 def taken_here(path: Path) -> str:
