@@ -26,7 +26,8 @@ ALLOWED_PLACES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("time", "random", "secrets", "uuid"), WORLD),
     **dict.fromkeys(("socket", "ssl", "select", "selectors", "socketserver"), WORLD),
     **dict.fromkeys(("fcntl", "mmap", "shutil", "tempfile", "glob"), WORLD),
-    **dict.fromkeys(("subprocess", "multiprocessing", "threading", "concurrent"), WORLD),
+    **dict.fromkeys(("subprocess", "multiprocessing", "threading"), WORLD),
+    "concurrent": (*WORLD, "blocking/"),  # there for the type of its futures only
     "signal": ("world/", "cli/"),
     # the event loop: the layers that wait
     "asyncio": (

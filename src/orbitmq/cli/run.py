@@ -14,7 +14,6 @@ import argparse
 import asyncio
 import importlib
 import logging
-import os
 import sys
 from pathlib import Path
 
@@ -82,8 +81,8 @@ def _child_command(arguments: argparse.Namespace) -> list[str]:
 def find_app(where: str) -> App:
     """Import the App that `module:name` names; raises SettingError when there is none."""
     module_name, _, name = where.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

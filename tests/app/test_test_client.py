@@ -1,0 +1,80 @@
+"""Handlers called without a network: what would come to them, and what becomes of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from orbitmq.app import DeadLetter, Retry, TestClient
+from orbitmq.app.bodies import BodyError
+from orbitmq.errors import ClientStateError
+from tests.app import shop
+from tests.app.shop import Order
+
+
+def _with_client(act: Callable[[TestClient], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with TestClient(shop.app) as client:
+            await act(client)
+
+    asyncio.run(main())
+
+
+def test_a_handler_gets_its_arguments_and_sends() -> None:
+    async def act(client: TestClient) -> None:
+        headers = {"region": "north"}
+        (delivery,) = await client.deliver(
+            "orders", Order(1, 5.0), tag="paid", keys=["1"], headers=headers
+        )
+        assert delivery.is_consumed
+        assert shop.seen == [(Order(1, 5.0), "1", "north")]
+        (sent,) = client.sent
+        assert (sent.topic, sent.body, sent.keys) == ("shipments", b'{"order":1}', ["1"])
+
+    _with_client(act)
+
+
+def test_selectors_decide_by_tag_and_by_sql() -> None:
+    async def act(client: TestClient) -> None:
+        assert await client.deliver("orders", Order(1), tag="open") == []
+        (large,) = await client.deliver("orders", b"", tag="open", headers={"amount": "150"})
+        assert large.listener == "large"
+        assert shop.seen == [("orders", 150.0)]
+
+    _with_client(act)
+
+
+def test_what_a_handler_raises_is_told() -> None:
+    async def act(client: TestClient) -> None:
+        (dead,) = await client.deliver("refusals", "x", tag="never")
+        (later,) = await client.deliver("refusals", "x", tag="later")
+        (failed,) = await client.deliver("refusals", "x")
+        (again,) = await client.deliver("refusals", "x", reconsume_times=1)
+        assert (dead.is_dead_letter, dead.is_retried) == (True, False)
+        assert isinstance(dead.error, DeadLetter)
+        assert isinstance(later.error, Retry)
+        assert later.is_retried
+        assert isinstance(failed.error, ValueError)
+        assert failed.is_retried
+        assert again.is_consumed
+        assert shop.seen == [("x", 1)]
+
+    _with_client(act)
+
+
+def test_a_body_that_cannot_be_read_is_a_dead_letter_at_once() -> None:
+    async def act(client: TestClient) -> None:
+        (delivery,) = await client.deliver("orders", "no order", tag="paid")
+        assert delivery.is_dead_letter
+        assert isinstance(delivery.error, DeadLetter)
+        assert isinstance(delivery.error.__cause__, BodyError)
+
+    _with_client(act)
+
+
+def test_an_application_that_does_not_run_does_not_send() -> None:
+    async def main() -> None:
+        with pytest.raises(ClientStateError, match="not running"):
+            await shop.app.send("orders", Order(1))
+
+    asyncio.run(main())
