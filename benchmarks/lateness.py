@@ -116,8 +116,8 @@ def measure(server: Server, generator: Generator, plan: LatePlan = WHOLE) -> Lat
         figures, arrivals = loaded.result(), got.result()
         others_cores = watch.cores()
         due_ms = begin.due_ms(producer, plan)
-    by_records = _late_ms(server, due_ms, [(one.body, one.store_ms) for one, _ in arrivals])
-    by_consumer = _late_ms(server, due_ms, [(one.body, at_ms) for one, at_ms in arrivals])
+    by_records = late_ms(server, due_ms, [(one.body, one.store_ms) for one, _ in arrivals])
+    by_consumer = late_ms(server, due_ms, [(one.body, at_ms) for one, at_ms in arrivals])
     return Lateness(
         server.name,
         plan.count,
@@ -201,16 +201,17 @@ def _pull_all(
         yield from ((record, now_ms) for record in records)
 
 
-def _late_ms(
+def late_ms(
     server: Server, due_ms: dict[bytes, int], came: Sequence[tuple[bytes, float]]
 ) -> list[float]:
+    """Give how late each came; raises LoadFailed unless all came, once and not early."""
     counts = Counter(body for body, _ in came)
     if set(counts) != set(due_ms) or max(counts.values()) > 1:
         raise LoadFailed(f"{server.name}: not every delayed message came once")
-    late_ms = [at_ms - due_ms[body] for body, at_ms in came]
-    if min(late_ms) < 0:
-        raise LoadFailed(f"{server.name}: a delayed message came {-min(late_ms)} ms early")
-    return late_ms
+    times_ms = [at_ms - due_ms[body] for body, at_ms in came]
+    if min(times_ms) < 0:
+        raise LoadFailed(f"{server.name}: a delayed message came {-min(times_ms):.0f} ms early")
+    return times_ms
 
 
 def line(one: Lateness) -> str:
