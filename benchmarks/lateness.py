@@ -39,6 +39,7 @@ PACE_S = 0.02
 LEAD_S = 1.0
 """The load runs this long before the first message is sent, and after the last one is due."""
 LIMIT_S = 30.0
+WARM_JVM_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         running = [stack.enter_context(servers.ours(folder / "ours", server_core))]
         if options.original:
             running.append(stack.enter_context(servers.original(folder / "original")))
+            replace(generator, seconds=WARM_JVM_S).run(running[-1], FIRST, 0, 0.0)
         for _ in range(options.rounds):
             for server in running:
                 touch_free_memory(WHOLE.arrival_s / 3)
