@@ -88,6 +88,7 @@ def _measure(plan: Plan, options: argparse.Namespace) -> Report:
         found = Found()
         run.measure(found)
     report.rows, report.deliveries, report.idle = found.rows, found.deliveries, found.idle
+    report.lateness = found.lateness
     report.machine |= {
         "form": plan.name,
         "load average before": f"{load_before:.1f}",

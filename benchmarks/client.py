@@ -2,7 +2,8 @@
 
 In: a server's port. Out: answers. Rules:
 
-1. An answer with another code than 0 raises LoadFailed: what is not prepared is not measured.
+1. An answer with another code than 0 raises LoadFailed: what is not prepared is not measured. Only
+   a pull may find nothing.
 2. Requests may be sent many at once; then only the codes of their answers are looked at.
 """
 
@@ -15,10 +16,16 @@ from typing import Self
 from benchmarks.loads import LoadFailed
 from orbitmq.wire.command import Command, decode_command, encode_command
 from orbitmq.wire.frame import FrameDecoder
+from orbitmq.wire.record import Record, scan_records
 
 LIMIT_S = 30.0
 READ_SIZE = 1 << 18
-HEARTBEAT, MAX_OFFSET = 34, 30
+HEARTBEAT, MAX_OFFSET, PULL = 34, 30, 11
+GROUP = "benchmark_consumer"
+HOLD_MS = 5_000
+GOOD = frozenset({0})
+PULLED = frozenset({0, 19, 20})
+"""Found; nothing there; nothing of it to be had."""
 
 
 class Client:
@@ -53,7 +60,7 @@ class Client:
         """Send requests as they are."""
         self._socket.sendall(data)
 
-    def take_answers(self, count: int) -> Sequence[Command]:
+    def take_answers(self, count: int, good: frozenset[int] = GOOD) -> Sequence[Command]:
         """Wait for so many answers, all of them good; what else arrives is passed over."""
         answers: list[Command] = []
         while len(answers) < count:
@@ -63,7 +70,7 @@ class Client:
             arrived = map(decode_command, self._decoder.feed(data))
             answers += (command for command in arrived if command.is_response)
         for answer in answers:
-            if answer.code != 0:
+            if answer.code not in good:
                 raise LoadFailed(f"the server answered {answer.code}: {answer.remark}")
         return answers
 
@@ -71,6 +78,16 @@ class Client:
         """Give how many messages a queue has had."""
         answer = self.ask(MAX_OFFSET, topic=topic, queueId=queue_id)
         return int(answer.fields["offset"])
+
+    def pull(self, topic: str, queue_id: int, offset: int, count: int) -> list[Record]:
+        """Give records of a queue from an offset on; waits for one, but not for ever."""
+        fields = {"consumerGroup": GROUP, "topic": topic, "queueId": str(queue_id)}
+        fields |= {"queueOffset": str(offset), "maxMsgNums": str(count), "sysFlag": "6"}
+        fields |= {"commitOffset": "0", "suspendTimeoutMillis": str(HOLD_MS), "subscription": "*"}
+        fields |= {"subVersion": "1", "expressionType": "TAG"}
+        self.send(encode_command(Command(PULL, opaque=1, fields=fields)))
+        answer = self.take_answers(1, PULLED)[0]
+        return list(scan_records(answer.body))
 
 
 def producer_heartbeat(client_id: str) -> bytes:

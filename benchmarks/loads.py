@@ -26,7 +26,7 @@ WARM_UP_S = 0.7
 QUEUE_COUNT = 4
 PULL_COUNT = 32
 BATCH_COUNT = 32
-DELAY_TOPIC, SQL_TOPIC = "BenchmarkDelay", "BenchmarkSql"
+DELAY_TOPIC, LATE_TOPIC, SQL_TOPIC = "BenchmarkDelay", "BenchmarkLate", "BenchmarkSql"
 PULL_OFFSET_MAX = 10_000
 """Pulls turn round in the first messages of a queue: the measure is the broker, not the disk."""
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 SAMPLE_S = 0.25
@@ -85,6 +86,24 @@ def cpu_s(pid: int) -> float:
     text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     user, system = text.rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+class OthersWatch:
+    """Says how many cores others used since it was made: neither we, our children nor `pids`."""
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        self._pids = pids
+        self._begin = self._now()
+
+    def cores(self) -> float:
+        """Give it; a child counts as ours when it has ended."""
+        (begin_s, begin_busy_s), (now_s, busy_s) = self._begin, self._now()
+        return max(0.0, (busy_s - begin_busy_s) / (now_s - begin_s))
+
+    def _now(self) -> tuple[float, float]:
+        own = os.times()
+        own_s = own.user + own.system + own.children_user + own.children_system
+        return own.elapsed, _busy_s() - own_s - sum(map(cpu_s, self._pids))
 
 
 def _busy_s() -> float:

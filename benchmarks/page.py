@@ -10,6 +10,7 @@ In: a report of a whole run, and the page. Out: the page with new tables. Rules:
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.lateness import Spread
 from benchmarks.report import Report, Row
 from benchmarks.servers import BARE, ORIGINAL, OURS, ROOT
 
@@ -53,6 +54,10 @@ def tables(report: Report) -> list[list[str]]:
             [_latency_cells(report, load) for load in _loads(report)],
         ),
         _table(("delayed messages", "delivered", "CPU each", "of"), _delivery_rows(report)),
+        _table(
+            ("lateness under load", "half", "99 %", "greatest", "at a consumer", "of", "beside"),
+            _lateness_rows(report),
+        ),
         _table(
             ("idle connections", "number", "memory before", "with them", "a heartbeat", "silent"),
             _idle_rows(report),
@@ -145,6 +150,23 @@ def _delivery_rows(report: Report) -> list[tuple[str, ...]]:
         (one.server, f"{one.per_s:,.0f}/s", f"{one.us_per_message:.2f} µs", f"{one.count:,}")
         for one in report.deliveries
     ]
+
+
+def _lateness_rows(report: Report) -> list[tuple[str, ...]]:
+    return [
+        (
+            one.server,
+            *_spread(one.by_records),
+            " · ".join(_spread(one.by_consumer)),
+            f"{one.count:,}",
+            f"{one.load_per_s:,.0f}/s",
+        )
+        for one in report.lateness
+    ]
+
+
+def _spread(times: Spread) -> tuple[str, ...]:
+    return tuple(f"{ms:.0f} ms" for ms in (times.half_ms, times.most_ms, times.greatest_ms))
 
 
 def _idle_rows(report: Report) -> list[tuple[str, ...]]:

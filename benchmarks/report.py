@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from benchmarks.delays import Delivery
 from benchmarks.idle import Idle
 from benchmarks.in_process import CoreFigures
+from benchmarks.lateness import Lateness, line
 from benchmarks.loads import Figures
 from benchmarks.machine import QUIET_CORES
 from benchmarks.many_queues import Cost
@@ -74,6 +75,7 @@ class Report:
     """Stores with many queues and with many messages."""
     deliveries: Sequence[Delivery] = ()
     idle: Sequence[Idle] = ()
+    lateness: Sequence[Lateness] = ()
 
     def aims(self) -> list[Aim]:
         """Give the aims for plain Python, with what this run says to them."""
@@ -84,6 +86,11 @@ class Report:
                 found, is_disturbed = self.ratio(row, ORIGINAL), any(map(_is_disturbed, beside))
                 name = f"{row.load}: CPU to the original's"
                 aims.append(Aim(name, row.aim, "", found, is_disturbed))
+        for one in self.lateness:
+            if one.server == OURS:
+                is_disturbed = one.others_cores >= QUIET_CORES
+                late_ms = one.by_records.greatest_ms
+                aims.append(Aim(LATE_AIM, LATE_AIM_MS, " ms", late_ms, is_disturbed))
         aims.append(Aim("start to ready line", READY_AIM_S, " s", self.start.median_s))
         aims.append(Aim("memory, idle", IDLE_AIM_MB, " MB", self.start.resident_mb))
         return aims
@@ -100,7 +107,8 @@ class Report:
         return None
 
 
-READY_AIM_S, IDLE_AIM_MB = 1.0, 100.0
+READY_AIM_S, IDLE_AIM_MB, LATE_AIM_MS = 1.0, 100.0, 100.0
+LATE_AIM = "delayed messages beside send, 4 x 64: the latest"
 _COLUMNS = (
     *("load", "server", "req/s", "msg/s", "CPU us/msg"),
     *("p50 us", "p99 us", "to bare", "to original", "others"),
@@ -130,6 +138,7 @@ def to_text(report: Report) -> str:
             [],
         ),
         ("delayed messages, all due at once:", [_delivery_line(one) for one in report.deliveries]),
+        ("delayed messages under load, lateness:", [line(one) for one in report.lateness]),
         ("idle connections:", [_idle_line(one) for one in report.idle]),
         ("loads:", _table(report)),
         ("aims:", [_aim_line(aim) for aim in report.aims()]),
@@ -152,6 +161,7 @@ def to_json(report: Report) -> dict[str, object]:
         "many": [asdict(cost) for cost in report.many],
         "start": asdict(report.start),
         "deliveries": [asdict(one) for one in report.deliveries],
+        "lateness": [asdict(one) for one in report.lateness],
         "idle": [{**asdict(one), "kb_each": one.kb_each} for one in report.idle],
         "aims": [{**asdict(aim), "verdict": aim.verdict} for aim in report.aims()],
         "rows": [

@@ -1,7 +1,7 @@
 """Puts every load on every server, in turn, and takes the typical round of each.
 
-In: a plan, the generator, a folder. Out: rows of loads, deliveries of delayed messages, idle
-connections, and how many rounds others disturbed. Rules:
+In: a plan, the generator, a folder. Out: rows of loads, deliveries of delayed messages and how late
+they were, idle connections, and how many rounds others disturbed. Rules:
 
 1. The servers run side by side and every load goes round them, several rounds, so that a slow
    minute of the machine hits all of them. Of the rounds that nobody disturbed, the one with the
@@ -18,9 +18,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchmarks import delays, filtered, idle, servers
+from benchmarks import delays, filtered, idle, lateness, servers
 from benchmarks.delays import Delivery
 from benchmarks.idle import Idle
+from benchmarks.lateness import Lateness
 from benchmarks.loads import FIRST, PULL, SQL, WARM_UP_S, Figures, Generator, Load, pull_end_after
 from benchmarks.machine import QUIET_CORES, await_quiet, touch_free_memory
 from benchmarks.plan import Plan
@@ -36,6 +37,7 @@ class Found:
 
     rows: list[Row] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)
+    lateness: list[Lateness] = field(default_factory=list)
     idle: list[Idle] = field(default_factory=list)
     round_count: int = 0
     disturbed_count: int = 0
@@ -66,6 +68,7 @@ class Run:
                 with _prepared(load, asked):
                     found.rows += self._measure_load(load, asked, pull_ends, found)
             self._measure_delays(brokers, found)
+            self._measure_lateness(brokers, found)
             if self.plan.connections:
                 found.idle += [self._measure_idle(server) for server in brokers]
         if self.plan.sync_loads:
@@ -140,6 +143,15 @@ class Run:
         for found_bursts in bursts.values():
             if found_bursts:
                 found.deliveries.append(min(found_bursts, key=lambda one: one.us_per_message))
+
+    def _measure_lateness(self, brokers: Sequence[Server], found: Found) -> None:
+        plan = self.plan.late
+        if plan is None:
+            return
+        for server in brokers:
+            say(f"delayed messages under load: {server.name}")
+            self._prepare(found, plan.arrival_s)
+            found.lateness.append(lateness.measure(server, self.generator, plan))
 
     def _measure_idle(self, server: Server) -> Idle:
         say(f"{self.plan.connections:,} idle connections: {server.name}")

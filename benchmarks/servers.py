@@ -37,6 +37,8 @@ PORT_MIN, PORT_MAX = 10_240, 32_000
 
 # What the original's start script sets as well: a busy machine must not turn sends away.
 AS_ORIGINAL = ("enablePropertyFilter=true", "waitTimeMillsInSendQueue=20000")
+# A limit that the original lacks: ours refuses sends while the disk is far behind.
+WITHOUT_SYNC_LIMIT = ("unsyncedBytesMax=17179869184", "unsyncedMillisMax=120000")
 SYNC_SETTING = "flushDiskType=SYNC_FLUSH"
 BARE, OURS, ORIGINAL = "bare loop", "orbitmq", f"original {ORIGINAL_VERSION}"
 
@@ -68,7 +70,7 @@ def ours(folder: Path, core: int | None, *, is_sync: bool = False) -> Iterator[S
     """`orbitmq up` with its data in `folder`; with `is_sync` it answers when the disk has it."""
     command = [sys.executable, "-m", "orbitmq", "up", "--data-dir", str(folder / "data")]
     command += ["--namesrv-port", "0", "--broker-port", "0", "--dashboard-port", "0"]
-    for setting in AS_ORIGINAL:
+    for setting in AS_ORIGINAL + WITHOUT_SYNC_LIMIT:
         command += ["-D", setting]
     if is_sync:
         command += ["-D", SYNC_SETTING]

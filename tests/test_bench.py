@@ -21,9 +21,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as programme
-from benchmarks import in_process, loads, page, plan, servers
+from benchmarks import in_process, lateness, loads, page, plan, servers
 from benchmarks.delays import Delivery
 from benchmarks.idle import Idle
+from benchmarks.lateness import Lateness, Spread
 from benchmarks.loads import Figures, Generator, LoadFailed, build_generator, read_figures
 from benchmarks.many_queues import Cost
 from benchmarks.report import Report, Row, Start, to_json, to_text
@@ -111,6 +112,10 @@ def test_the_quick_form_prints_the_table_and_writes_json(
     assert delivery["server"] == OURS
     assert delivery["count"] > 0
     assert delivery["per_s"] > 0
+    (late,) = report["lateness"]
+    assert (late["server"], late["count"]) == (OURS, lateness.QUICK.count)
+    assert 0 <= late["by_records"]["half_ms"] <= late["by_records"]["greatest_ms"]
+    assert late["by_consumer"]["greatest_ms"] >= late["by_records"]["half_ms"]
     (idle,) = report["idle"]
     assert (idle["server"], idle["count"]) == (OURS, plan.QUICK.connections)
     assert report["machine"]["form"].startswith("quick")
@@ -204,6 +209,24 @@ def test_disturbed_rounds_count_only_when_there_is_no_other() -> None:
     assert typical(rounds[:1]) == figures(9.0, 1.5)
 
 
+def test_lateness_is_half_99_percent_and_the_greatest() -> None:
+    assert lateness.spread([7.0]) == Spread(7, 7, 7)
+    assert lateness.spread(list(range(100, -1, -1))) == Spread(50, 99, 100)
+    assert lateness.spread(list(range(1, 201))) == Spread(100, 199, 200)
+    assert lateness.WHOLE.count == 3_000
+    assert lateness.WHOLE.arrival_s < 18
+
+
+def test_a_delayed_message_that_is_missing_double_or_early_ends_the_run() -> None:
+    server, due_ms = Server("wrong", 0, (), 0.0), {b"a": 1_000, b"b": 1_001}
+    assert lateness.late_ms(server, due_ms, [(b"b", 1_001), (b"a", 1_007)]) == [0, 7]
+    for came in ([(b"a", 1_000)], [(b"a", 1_000), (b"b", 1_001), (b"a", 1_002)]):
+        with pytest.raises(LoadFailed, match="not every delayed message came once"):
+            lateness.late_ms(server, due_ms, came)
+    with pytest.raises(LoadFailed, match="1 ms early"):
+        lateness.late_ms(server, due_ms, [(b"a", 1_000), (b"b", 1_000)])
+
+
 def small_report() -> Report:
     rows = [
         Row("send", BARE, figures(2.0), 0.4),
@@ -220,6 +243,10 @@ def small_report() -> Report:
         [Cost("open after a kill", 2.0, 1.5, 99.0)],
         [Delivery(OURS, 50_000, 25_000.0, 12.5, 0.0)],
         [Idle(OURS, 5_000, 30.0, 80.0, 25.0, 0.01)],
+        [
+            Lateness(OURS, 3_000, Spread(1, 8, 40), Spread(2, 9.4, 51), 90_000.0, 0.1),
+            Lateness(ORIGINAL, 3_000, Spread(60, 99, 200), Spread(61, 99, 210), 70_000.0, 0.1),
+        ],
     )
 
 
@@ -237,6 +264,7 @@ def test_the_report_shows_ratios_and_marks_disturbed_rows() -> None:
     whole = "\n".join(text)
     assert "1.10 s (median of 5, least 0.20); idle: 31.5 MB" in whole
     assert "25,000/s    12.50 us CPU each   of 50,000" in whole
+    assert "records: half 1, 99 % 8, greatest 40 ms; consumer: half 2, 99 % 9, greatest 51" in whole
     assert "5,000: 30 -> 80 MB (10.0 KB each), 25.0 us CPU a heartbeat" in whole
     assert json.loads(json.dumps(to_json(report)))["rows"][1]["to_original"] == 0.3
 
@@ -246,6 +274,8 @@ def test_aims_are_judged_and_say_when_others_disturbed() -> None:
     assert aims["send: CPU to the original's"].verdict == "met, but others disturbed it"
     assert aims["start to ready line"].verdict == "not met"
     assert aims["memory, idle"].verdict == "met"
+    late = aims["delayed messages beside send, 4 x 64: the latest"]
+    assert (late.found, late.limit, late.verdict) == (40, 100, "met")
     alone = Report({}, Start((0.5,), 30.0), rows=[Row("send", OURS, figures(6.0), 0.4)])
     assert alone.aims()[0].verdict == "not measured"
 
@@ -261,6 +291,7 @@ def test_the_page_gets_the_tables_of_a_run_and_keeps_its_words(tmp_path: Path) -
     assert "| send | 2.000 µs | 6.000 µs · 1,000/s | 20.000 µs · 1,000/s | 3.00 | 0.30 |" in new
     assert "| send: CPU to the original's | 0.4 | **0.30** | met, but others disturbed it |" in new
     assert f"| {OURS} | 5,000 | 30 MB | 80 MB | 25.0 µs | 0.010 cores |" in new
+    assert f"| {OURS} | 1 ms | 8 ms | 40 ms | 2 ms · 9 ms · 51 ms | 3,000 | 90,000/s |" in new
     for table in page.tables(small_report()):
         assert "\n".join(table) + "\n\n" in new, "whole, and nothing of the old one behind it"
 

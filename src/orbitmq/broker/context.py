@@ -102,6 +102,7 @@ class Context:
         self.recent_bytes = memory_bytes() * settings.access_message_in_memory_max_ratio // 100
         """Records this near to the log's end count as recent."""
         self.store_host = Host("0.0.0.0", 0)  # noqa: S104 - no address yet; see set_store_host
+        self.packed_store_host = pack_host(self.store_host)
         self.clients = ClientTable(core)
         self.queue_locks = QueueLocks()
         note_pull = partial(note_outcome, self)
@@ -187,6 +188,7 @@ class Context:
     def set_store_host(self, host: Host) -> None:
         """Say what address records and message ids carry; known when the server listens."""
         self.store_host = host
+        self.packed_store_host = pack_host(host)
         self.core.store_id = encode_offset_id(host, 0)[:-16].encode()
 
     def origin(self, connection: Connection) -> Origin:
@@ -194,7 +196,7 @@ class Context:
         origin = self._origins.get(connection)
         if origin is None:
             origin = self._origins[connection] = Origin(
-                _born_host(connection), pack_host(self.store_host)
+                _born_host(connection), self.packed_store_host
             )
             connection.on_close.append(self._connection_closed)
         return origin

@@ -13,7 +13,7 @@ Rules:
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from orbitmq.broker.puts import NewMessage, again
@@ -122,18 +122,10 @@ def hot_record(tail: LogTail, queue: Queue, queue_offset: int, entry: Entry) -> 
     head = _HEADS[layout_of(sys_flag)]
     flag, born_ms, born_host, reconsume_times, body_size = head.unpack_from(view, position)
     body_start = position + head.size
-    return HotRecord(
-        view[body_start : body_start + body_size].tobytes(),
-        properties,
-        queue_offset,
-        log_offset,
-        flag,
-        sys_flag,
-        born_ms,
-        born_host,
-        store_ms,
-        reconsume_times,
-    )
+    body = view[body_start : body_start + body_size].tobytes()
+    fields = (body, properties, queue_offset, log_offset, flag, sys_flag, born_ms, born_host)
+    # HotRecord(…) would be a call of Python's more.
+    return tuple.__new__(HotRecord, (*fields, store_ms, reconsume_times))
 
 
 def is_due(due_ms: int, now_ms: int, delay_ms: int) -> bool:
@@ -183,13 +175,11 @@ def is_hole(entry: Entry) -> bool:
     return entry.size == HOLE_SIZE
 
 
-def delivered_message(record: Record | HotRecord) -> NewMessage | None:
-    """Give the message that is delivered for a record that waits; None when it names no place.
+def delivered_place(properties: Mapping[str, str]) -> tuple[str, int] | None:
+    """Give topic and queue that a message belongs to by its properties; None when they name none.
 
     Half messages are not delivered, as in the original: only the end of a transaction does that.
     """
-    text = record.properties.decode(errors="replace")
-    properties = parse_properties(text)
     topic = properties.get(names.REAL_TOPIC, "")
     queue_id = properties.get(names.REAL_QID, "")
     is_number = queue_id.isascii() and queue_id.isdigit() and len(queue_id) <= 10
@@ -197,4 +187,12 @@ def delivered_message(record: Record | HotRecord) -> NewMessage | None:
         return None
     if topic_fault(topic, RETRY_TOPIC_LENGTH_MAX) is not None:
         return None
-    return again(record, topic, int(queue_id), text, properties.get(names.TAGS))
+    return topic, int(queue_id)
+
+
+def delivered_message(record: Record | HotRecord) -> NewMessage | None:
+    """Give the message that is delivered for a record that waits; None when it names no place."""
+    text = record.properties.decode(errors="replace")
+    properties = parse_properties(text)
+    place = delivered_place(properties)
+    return None if place is None else again(record, *place, text, properties.get(names.TAGS))

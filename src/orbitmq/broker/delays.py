@@ -20,11 +20,13 @@ Rules:
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from orbitmq.broker.delay_copies import stage_copy
 from orbitmq.broker.delay_reading import (
     COLD_COUNT,
     ColdLook,
+    Entry,
     HotRecord,
     delivered_message,
     due_ms_of,
@@ -118,12 +120,10 @@ class _Level:
         return skews[0][1]
 
 
-class _Step(NamedTuple):
-    """A level that has moved on; it counts when the log is written up to `log_end`."""
+_Steps = dict[_Level, tuple[int, int]]
+"""Levels that have moved on in one turn: to which offset, and where the log ends behind the copy.
 
-    level: _Level
-    next_offset: int
-    log_end: int
+A turn is written and synced as a whole: only the last step of each level counts."""
 
 
 class Delays:
@@ -140,7 +140,7 @@ class Delays:
         """When the next look is wanted: how late it comes says how long the loop's turns are."""
         self._recovery: asyncio.Task[None] | None = None
         self._reads: set[asyncio.Future[ColdLook]] = set()
-        self._batch: list[_Step] | None = None
+        self._batch: _Steps | None = None
         self._due_count = 1
         self._told_count = 0
         self._is_delivering = False
@@ -268,7 +268,8 @@ class Delays:
         if not self._is_delivering:
             return
         loop = asyncio.get_running_loop()
-        at_s = loop.time() + delay_s
+        # The next turn comes before any timer, also before one that is over: uvloop's are rounded.
+        at_s = loop.time() + delay_s if delay_s else 0.0
         if self._timer is not None:
             if self._timer_s <= at_s:
                 return
@@ -329,17 +330,17 @@ class Delays:
                 self._pass_over(level, queue.min_offset, "their log files were removed")
             if level.next_offset >= queue.readable_offset:
                 return LOOK_S
-            due_ms = self._due_ms(level, now_ms)
+            entry = hot_entry(queue, level.next_offset)
+            due_ms = self._due_ms(level, entry, now_ms)
             if due_ms is None:
                 return LOOK_S
             if not is_due(due_ms, now_ms, level.delay_ms):
                 return (due_ms - now_ms) / 1000
-            self._deliver_next(level, now_ms)
+            self._deliver_next(level, entry, due_ms, now_ms)
         return 0.0
 
-    def _due_ms(self, level: _Level, now_ms: int) -> int | None:
+    def _due_ms(self, level: _Level, entry: Entry | None, now_ms: int) -> int | None:
         """Give when the next message is due; None when a thread must find out."""
-        entry = hot_entry(level.queue, level.next_offset)
         if entry is not None:
             return entry.code - level.skew_ms()
         if level.cold_due_ms is not None and level.cold_due_ms[0] == level.next_offset:
@@ -347,10 +348,9 @@ class Delays:
         self._read(level, now_ms)
         return None
 
-    def _deliver_next(self, level: _Level, now_ms: int) -> None:
+    def _deliver_next(self, level: _Level, entry: Entry | None, due_ms: int, now_ms: int) -> None:
         """Deliver the next message, which is due, or have it read."""
         offset, tail = level.next_offset, self._context.core.tail
-        entry = hot_entry(level.queue, offset)
         if entry is None or (entry.log_offset < tail.hot_offset and not is_hole(entry)):
             self._read(level, now_ms)
             return
@@ -361,11 +361,17 @@ class Delays:
         if record is None:
             self._pass_over(level, offset + 1, "the record is damaged")
             return
-        due_ms = due_ms_of(entry.code, record, self._context.delays.delays_ms) - level.skew_ms()
-        if is_due(due_ms, now_ms, level.delay_ms):
+        if entry.code < 0:  # it points to an extra unit and says no time
+            by_record_ms = due_ms_of(entry.code, record, self._context.delays.delays_ms)
+            due_ms = by_record_ms - level.skew_ms()
+            if not is_due(due_ms, now_ms, level.delay_ms):
+                self._wait(level, min(LOOK_S, (due_ms - now_ms) / 1000))
+                return
+        log_offset = stage_copy(self._context, record)
+        if log_offset is None:
             self._deliver(level, record, now_ms - due_ms)
-        else:  # its entry points to an extra unit and says no time
-            self._wait(level, min(LOOK_S, (due_ms - now_ms) / 1000))
+        else:
+            self._note_staged(level, offset + 1, log_offset, now_ms - due_ms)
 
     # --- Delivering ---
 
@@ -387,10 +393,13 @@ class Delays:
                 return True
             self._wait(level, RETRY_S)
             return False
-        self._delivered.value += 1
-        self._lateness.observe(max(0, late_ms))
-        self._move(level, next_offset, placed.log_offset + 1)
+        self._note_staged(level, next_offset, placed.log_offset, late_ms)
         return True
+
+    def _note_staged(self, level: _Level, next_offset: int, log_offset: int, late_ms: int) -> None:
+        self._delivered.value += 1
+        self._lateness.observe(late_ms)
+        self._move(level, next_offset, log_offset + 1)
 
     def _is_of_removed(self, topic: str, log_offset: int) -> bool:
         """Whether a message was sent to a topic that was removed since and not made again."""
@@ -406,14 +415,14 @@ class Delays:
         """Let a level go on; it counts when this turn is written."""
         level.next_offset = next_offset
         if self._batch is None:
-            batch: list[_Step] = []
+            batch: _Steps = {}
             self._batch = batch
             self._context.after_write(lambda error: self._written(batch, error))
-        self._batch.append(_Step(level, next_offset, log_end or self._context.core.tail.end_offset))
+        self._batch[level] = (next_offset, log_end or self._context.core.tail.end_offset)
 
-    def _written(self, batch: list[_Step], error: StoreError | None) -> None:
+    def _written(self, batch: _Steps, error: StoreError | None) -> None:
         delays = self._context.delays
-        for level, next_offset, log_end in batch:
+        for level, (next_offset, log_end) in batch.items():
             if error is None:
                 delays.note_delivered(level.number, next_offset, log_end)
             else:

@@ -119,7 +119,7 @@ def put(context: "Context", message: NewMessage) -> Placed:
         code,
     )
     queue = _queue(context, message.topic, message.queue_id)
-    origin = _origin(message.born_host, pack_host(context.store_host))
+    origin = origin_of(message.born_host, context.packed_store_host)
     log_offset = append(tail, queue, origin, stamp, message.body, properties)
     context.request_write()
     return Placed(log_offset, queue, queue.next_offset - 1)
@@ -214,5 +214,6 @@ def _queue(context: "Context", topic: str, queue_id: int) -> Queue:
 
 
 @lru_cache(maxsize=4_096)
-def _origin(born_host: bytes, store_host: bytes) -> Origin:
+def origin_of(born_host: bytes, store_host: bytes) -> Origin:
+    """Give how records of messages that came from a host begin."""
     return Origin(born_host, store_host)

@@ -1,0 +1,95 @@
+"""Delivering a delayed message the short way: a copy whose properties are what the record holds.
+
+In: a record in memory that is due. Out: its copy, staged in the queue it belongs to; or nothing,
+and then `delay_reading.delivered_message` and `puts.put` do it, slowly and for every case.
+
+Rules:
+1. Both ways stage the same bytes. The short one is taken only where the long one would change
+   nothing of the properties, into a queue that is there, while the store takes messages.
+2. What properties say is judged once: messages of one kind differ in their id alone. So many kinds
+   are remembered, and only short ones; others are judged anew each time.
+"""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from orbitmq.broker.delay_reading import HotRecord, delivered_place
+from orbitmq.broker.puts import closed, origin_of, without_cluster
+from orbitmq.core import append
+from orbitmq.store.store import largest_body
+from orbitmq.wire import properties as names
+from orbitmq.wire.expression import tag_code
+from orbitmq.wire.names import SCHEDULE_TOPIC, TOPIC_LENGTH_MAX
+from orbitmq.wire.properties import parse_properties
+from orbitmq.wire.sysflag import BORN_HOST_V6, STORE_HOST_V6
+
+if TYPE_CHECKING:
+    from orbitmq.broker.context import Context
+
+KINDS_MAX = 4_096
+KIND_SIZE_MAX = 1_024
+_ID = f"{names.UNIQ_KEY}{names.NAME_END}".encode()
+_ENTRY_END = 0x02
+_KEPT_BITS = ~(BORN_HOST_V6 | STORE_HOST_V6)
+
+
+class Place(NamedTuple):
+    """Where a message belongs, and the code of its tag."""
+
+    topic: str
+    queue_id: int
+    tags_code: int
+
+
+def stage_copy(context: "Context", record: HotRecord) -> int | None:
+    """Stage the copy of a record and give its log offset; None when it takes the long way."""
+    core = context.core
+    place = place_of(record.properties, core.cluster_property)
+    if place is None:
+        return None
+    tail, topic = core.tail, core.topics.get(place.topic)
+    queue = None if topic is None else topic.queues.get(place.queue_id)
+    if queue is None or tail.refusal or len(record.body) > largest_body(tail.file_size):
+        return None
+    now_ms = context.clock.wall_ms()
+    if now_ms > tail.store_ms:
+        tail.store_ms = now_ms
+    stamp = (
+        record.flag,
+        record.sys_flag & _KEPT_BITS,
+        record.born_ms,
+        record.reconsume_times,
+        0,
+        place.tags_code,
+    )
+    origin = origin_of(record.born_host, context.packed_store_host)
+    log_offset = append(tail, queue, origin, stamp, record.body, record.properties)
+    context.request_write()
+    return log_offset
+
+
+def place_of(properties: bytes, cluster_property: str) -> Place | None:
+    """Give where properties say that the message belongs; None unless they can stay as they are."""
+    start = properties.find(_ID)
+    end = properties.find(_ENTRY_END, start)
+    if start < 0 or end < 0 or (start and properties[start - 1] != _ENTRY_END):
+        return None
+    if len(properties) - end + start > KIND_SIZE_MAX or not properties[start:end].isascii():
+        return None
+    return _judge(properties[:start], properties[end:], cluster_property)
+
+
+@lru_cache(maxsize=KINDS_MAX)
+def _judge(head: bytes, rest: bytes, cluster_property: str) -> Place | None:
+    """Judge properties by what lies before and behind the id, which changes nothing."""
+    try:
+        text = (head + _ID + rest).decode()
+    except UnicodeDecodeError:
+        return None
+    if closed(without_cluster(text)) + cluster_property != text:
+        return None
+    properties = parse_properties(text)
+    place = delivered_place(properties)
+    if place is None or place[0] == SCHEDULE_TOPIC or len(place[0]) > TOPIC_LENGTH_MAX:
+        return None
+    return Place(*place, tag_code(properties.get(names.TAGS, "")))
