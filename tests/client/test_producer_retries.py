@@ -199,7 +199,7 @@ def test_a_fixed_queue_has_one_attempt() -> None:
                 {"selector": lambda queues, message: queues[0]},
             ):
                 with pytest.raises(SendFailed):
-                    await producer.send(MESSAGE, **choice)  # type: ignore[arg-type]  # one by one
+                    await producer.send(MESSAGE, **choice)
             assert sum(cluster.sends()) == 3
 
     run(main())
