@@ -18,11 +18,11 @@ VIEW_MESSAGE = 33
 LIMIT_S = 30.0
 
 
-def run(scenario: Coroutine[Any, Any, None]) -> None:
+def run(scenario: Coroutine[Any, Any, None], limit_s: float = LIMIT_S) -> None:
     """Run a scenario to its end; nothing but it may be left then."""
 
     async def alone() -> None:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(limit_s):
             await scenario
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not left, left

@@ -99,6 +99,7 @@ class Instance:
         self._timers: list[asyncio.Task[None]] = []
         self._beating: dict[str, asyncio.Task[bool]] = {}
         self._silent: set[str] = set()
+        self._gone: set[str] = set()
         self._member_count = 0
         self._started: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -212,6 +213,9 @@ class Instance:
         for address in unneeded:
             log.info("%s is in no route any more; its connection is closed", address)
             self._silent.discard(address)
+        for address in self._gone & needed:
+            log.info("%s is in a route again", address)
+        self._gone = (self._gone | unneeded) - needed
         self.remote.forget(unneeded)
 
     # --- heartbeats ---

@@ -178,6 +178,17 @@ class Sender:
             self._look_again(sending)
             return
         sending.address = address
+        self._go_out(sending)
+
+    def admit(self, sending: Sending) -> None:
+        """Go on behind a gate, to the queue that is chosen already if there is one."""
+        if sending.address:
+            self._go_out(sending)
+        else:
+            self.dispatch(sending)
+
+    def _go_out(self, sending: Sending) -> None:
+        address = sending.address
         peer = self.remote.peer(address)
         connection = peer.connection
         if connection is None or address in self._dialling:

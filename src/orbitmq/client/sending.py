@@ -149,7 +149,7 @@ class Sending:
 
     def admitted(self) -> None:
         """Go on: route or connection is there."""
-        self.sender.dispatch(self)
+        self.sender.admit(self)
 
     def refused(self, error: MQError | None) -> None:
         """Learn that route or connection could not be had, or not in time."""
