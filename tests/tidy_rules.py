@@ -31,7 +31,7 @@ ALLOWED_PLACES: Mapping[str, tuple[str, ...]] = {
     # the event loop: the layers that wait
     "asyncio": (
         *("world/http.py", "world/net.py", "world/processes.py", "world/threads.py"),
-        *("net/", "broker/", "namesrv/", "client/", "cli/"),
+        *("net/", "broker/", "namesrv/", "client/", "cli/", "testing/"),
     ),
     "uvloop": ("world/net.py",),
     # wire, core and store return values; the caller reports

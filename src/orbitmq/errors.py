@@ -162,6 +162,36 @@ class SendUnknown(OutcomeUnknown):
         self.attempts = tuple(attempts)
 
 
+class BatchFailed(MQError):
+    """Some messages of a batch, or all, were certainly not stored; the others were.
+
+    `outcomes` has one entry for each message, in their order: a SendResult or a SendFailed.
+    """
+
+    def __init__(self, topic: str, outcomes: Sequence[object]) -> None:
+        super().__init__(_told_batch(topic, outcomes))
+        self.topic = topic
+        self.outcomes = tuple(outcomes)
+
+
+class BatchUnknown(OutcomeUnknown):
+    """Of some messages of a batch nobody knows whether they are stored.
+
+    `outcomes` has one entry for each message, in their order: a SendResult, a SendFailed or a
+    SendUnknown.
+    """
+
+    def __init__(self, topic: str, outcomes: Sequence[object]) -> None:
+        super().__init__(_told_batch(topic, outcomes))
+        self.topic = topic
+        self.outcomes = tuple(outcomes)
+
+
+def _told_batch(topic: str, outcomes: Sequence[object]) -> str:
+    failures = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+    return f"{len(failures)} of {len(outcomes)} messages to topic {topic} failed: {failures[0]}"
+
+
 def _told(attempts: Sequence[tuple[str, Exception]]) -> str:
     return "; ".join(f"{broker}: {error}" for broker, error in attempts) or "nobody to send it to"
 

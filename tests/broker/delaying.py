@@ -18,6 +18,7 @@ from orbitmq.broker.store_options import store_options
 from orbitmq.config import BrokerSettings
 from orbitmq.metrics import Registry
 from orbitmq.net.turn import Turn
+from orbitmq.store.opening import Outside
 from orbitmq.store.reading import ColdLimits, gather_cold, snapshot
 from orbitmq.store.store import Store
 from orbitmq.wire.host import Host, pack_host
@@ -190,8 +191,7 @@ async def site(
     options = store_options(settings)
     store = open_store(ROOT, files, options, clock=clock, boot_id=boot_id)
     registry = Registry()
-    broker = Broker(settings, ROOT, turn, registry, files=files, store=store)
-    broker._context.clock = clock
+    broker = Broker(settings, ROOT, turn, registry, outside=Outside(files, clock), store=store)
     made = Site(broker, clock, registry)
     try:
         if is_started:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from orbitmq.broker.broker import Broker
+from orbitmq.broker.store_opening import this_machine
 from orbitmq.config import BrokerSettings
 from orbitmq.errors import DiskFull
 from orbitmq.metrics import Registry
@@ -76,7 +77,7 @@ class Running:
 
 async def begin(folder: Path, turn: Turn, settings: BrokerSettings, files: Files) -> Running:
     """Start a broker that the caller stops."""
-    broker = Broker(settings, folder, turn, Registry(), files=files)
+    broker = Broker(settings, folder, turn, Registry(), outside=this_machine(files))
     await broker.start()
     return Running(broker, turn)
 

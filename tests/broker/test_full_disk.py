@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from orbitmq.broker.broker import Broker
+from orbitmq.broker.store_opening import this_machine
 from orbitmq.config import BrokerSettings
 from orbitmq.errors import DiskFull
 from orbitmq.metrics import Registry
@@ -24,7 +25,7 @@ LIMIT_S = 10.0
 async def with_broker(folder: Path) -> None:
     turn, registry, files = Turn(asyncio.get_running_loop()), Registry(), RefusingFiles()
     settings = BrokerSettings(listen_port=0, mapped_file_size_commit_log=1 << 20)
-    broker = Broker(settings, folder, turn, registry, files=files)
+    broker = Broker(settings, folder, turn, registry, outside=this_machine(files))
     await broker.start()
     peers = [Peer(broker.address, turn) for _ in range(3)]
     try:

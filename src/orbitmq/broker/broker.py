@@ -34,7 +34,7 @@ from orbitmq.broker.registration import Identity, Registration
 from orbitmq.broker.slow_groups import SLOW_LOOK_S, SlowGroups
 from orbitmq.broker.stats_windows import SAMPLE_S
 from orbitmq.broker.store_metrics import add_store_metrics
-from orbitmq.broker.store_opening import StoreOpening
+from orbitmq.broker.store_opening import StoreOpening, this_machine
 from orbitmq.broker.store_options import set_core_limits, store_options
 from orbitmq.broker.topics import TopicTable
 from orbitmq.broker.traffic_metrics import add_traffic_metrics
@@ -49,13 +49,14 @@ from orbitmq.net.peer import Peer
 from orbitmq.net.server import Server
 from orbitmq.net.serving import dial_tls_from, limits_from, proxies_from, tls_from
 from orbitmq.net.turn import Turn
+from orbitmq.store.opening import Outside
 from orbitmq.store.refusals import RefusalKind
 from orbitmq.store.store import Store
 from orbitmq.wire.advertised import read_advertised
 from orbitmq.wire.host import Host
 from orbitmq.world.chance import SystemChance
-from orbitmq.world.clock import Clock, SystemClock
-from orbitmq.world.files import Files, SystemFiles
+from orbitmq.world.clock import Clock
+from orbitmq.world.files import Files
 from orbitmq.world.net import reachable_address
 
 log = logging.getLogger(__name__)
@@ -82,23 +83,27 @@ class Broker:
         turn: Turn,
         registry: Registry,
         *,
-        files: Files | None = None,
+        outside: Outside | None = None,
         store: Store | None = None,
     ) -> None:
-        """`store` is the folder's, when somebody has opened it already."""
+        """`store` is the folder's, when somebody has opened it already.
+
+        `outside` is where files and time come from, instead of this machine.
+        """
         self._settings = settings
         self._turn = turn
         self._registry = registry
         self._routines: list[asyncio.Task[None]] = []
         self._in_threads: set[asyncio.Task[None]] = set()
         self._registration: Registration | None = None
-        self._files = files = files or SystemFiles()
+        outside = outside or this_machine()
+        files, clock = outside.files, outside.clock
+        self._files = files
         self.address = ""
-        clock = SystemClock()
         self._cleaned_s = clock.monotonic_s()
         self._seen_refused = 0
         options = store_options(settings)
-        self._store = store or StoreOpening(settings, folder, files).run()
+        self._store = store or StoreOpening(settings, folder, outside).run()
         core = CoreState(self._store.tail, settings.broker_cluster_name, settings.region_id)
         core.is_sync_flush = settings.flush_disk_type == "SYNC_FLUSH"
         set_core_limits(core, settings)
@@ -230,13 +235,25 @@ class Broker:
                     settings.bind_address, vip_port, tls_from(settings), proxies_from(settings)
                 )
         except SettingError as error:
-            log.warning("no second port for clients with VIP channels on: %s", error)
+            # Who let the system choose the port could not have chosen better.
+            level = logging.WARNING if settings.listen_port else logging.INFO
+            log.log(level, "no second port for clients with VIP channels on: %s", error)
 
     def _name_servers(self) -> list[Peer]:
         settings = self._settings
         addresses = map(str.strip, settings.namesrv_addr.split(";"))
         tls = dial_tls_from(settings)
         return [Peer(address, self._turn, tls=tls) for address in addresses if address]
+
+    @property
+    def delayed_count(self) -> int:
+        """How many delayed messages wait to be delivered; retries are among them."""
+        return self._context.delays.waiting_count()
+
+    async def deliver_due(self) -> None:
+        """Take note of a clock that was moved: return when what is due by it can be read."""
+        await self._delays.caught_up()
+        await self._context.readable()
 
     async def stop(self) -> None:
         """Stop serving, say goodbye, save everything, close; also after a failed start.
@@ -255,6 +272,30 @@ class Broker:
             self._sync_delays,
             self._close_store,
         )
+
+    async def abandon(self) -> None:
+        """End as a killed process does, for tests: nothing more is said, saved or flushed.
+
+        What was written to the log is there at the next start.
+        """
+        self._server.drop_all()
+        self._vip_server.drop_all()
+        await _take_all(
+            self._stop_servers,
+            self._context.changes.finish,
+            self._delays.stop,
+            self._end_routines,
+            self._leave_name_servers,
+            self._context.close,
+            self._abandon_store,
+        )
+
+    async def _leave_name_servers(self) -> None:
+        if self._registration is not None:
+            self._registration.close()
+
+    async def _abandon_store(self) -> None:
+        self._store.close(is_flushed=False)
 
     async def _stop_servers(self) -> None:
         await asyncio.gather(self._server.stop(), self._vip_server.stop())

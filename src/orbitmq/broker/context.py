@@ -118,6 +118,7 @@ class Context:
         self._is_sync_flush = settings.flush_disk_type == "SYNC_FLUSH"
         self._sync_timeout_s = settings.sync_flush_timeout / 1000
         self._waiting = WaitingAnswers()
+        self._syncing: list[asyncio.Future[None]] = []
         self._expiry: asyncio.TimerHandle | None = None
         self._turn = turn
         self._staged: list[tuple[Connection, Parts, bool]] = []
@@ -304,6 +305,9 @@ class Context:
 
     def _after_sync(self, grown: set[Queue]) -> None:
         """Let the answers go that waited for it, and wake the pulls that may see more now."""
+        syncing, self._syncing = self._syncing, []
+        for synced in [synced for synced in syncing if not synced.done()]:
+            synced.set_result(None)
         if self.store.is_halted:
             self._waiting.fail(self.core.tail.refusal)
             return
@@ -311,6 +315,14 @@ class Context:
         self._stored.value = self.store.message_count
         self.long_polls.wake(grown)
         self.on_grown(grown)
+
+    async def readable(self) -> None:
+        """Return when what is written now can be read: at once, or after the sync."""
+        end = self.core.tail.written_offset
+        while self.core.tail.visible_offset < end and not self.store.is_halted:
+            synced: asyncio.Future[None] = self._turn.loop.create_future()
+            self._syncing.append(synced)
+            await synced
 
     async def close(self) -> None:
         """End what runs beside the loop."""

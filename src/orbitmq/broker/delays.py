@@ -144,6 +144,8 @@ class Delays:
         self._due_count = 1
         self._told_count = 0
         self._is_delivering = False
+        self._catching_up: list[asyncio.Future[None]] = []
+        """Who waits until nothing is due any more."""
         self._delivered = registry.counter(
             "orbitmq_broker_delivered_delayed_messages_total",
             "Delayed messages that were delivered to their topics.",
@@ -182,6 +184,7 @@ class Delays:
         if self._reads:
             await asyncio.wait(self._reads)
         self._threads.close()
+        self._tell_caught_up()
         for _ in range(3):
             await asyncio.sleep(0)  # the turn that writes what is staged ends now
 
@@ -245,6 +248,21 @@ class Delays:
         """Have a look in the loop's next turn: the clock or a queue has changed."""
         self._look_in(0.0)
 
+    async def caught_up(self) -> None:
+        """Look at once, and return when all that is due is written, or the store takes nothing."""
+        if self._recovery is None:
+            return
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._catching_up.append(waiting)
+        self.look_soon()
+        await waiting
+
+    def _tell_caught_up(self) -> None:
+        waiting, self._catching_up = self._catching_up, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
     def _look_in(self, delay_s: float) -> None:
         """Have a look so soon, or sooner if one is due before."""
         if not self._is_delivering:
@@ -270,6 +288,8 @@ class Delays:
         except Exception:  # a bug of ours: others' messages must come all the same
             log.exception("delivering delayed messages failed; it is tried again")
             wait_s = LOOK_S
+        if wait_s and self._catching_up and not self._reads:
+            self._context.after_write(lambda _error: self._tell_caught_up())
         self._look_in(wait_s)
 
     def _deliver_due(self) -> float:

@@ -145,8 +145,12 @@ class Registration:
         except TimeoutError:
             log.warning("not every name server answered the goodbye within %g s", timeout_s)
         finally:
-            for line in self._lines:
-                line.peer.close()
+            self.close()
+
+    def close(self) -> None:
+        """End the connections to name servers, without a word."""
+        for line in self._lines:
+            line.peer.close()
 
     async def _keep(self, line: _Line) -> None:
         while True:

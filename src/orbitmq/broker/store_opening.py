@@ -1,6 +1,7 @@
 """Opening the broker's store: it may take long, says how far it is, and can be given up.
 
-In: settings, a folder; from another thread, that it is to stop. Out: the open store or StoreError.
+In: settings, a folder, the machine; from another thread, that it is to stop. Out: the open store or
+StoreError.
 
 Rules:
 1. It touches nothing but the store's files and its own state, so it may run in any thread.
@@ -15,7 +16,7 @@ from orbitmq.config.broker import BrokerSettings
 from orbitmq.errors import StoreError
 from orbitmq.store.opening import Outside
 from orbitmq.store.store import Store
-from orbitmq.world.clock import SystemClock
+from orbitmq.world.clock import Clock, SystemClock
 from orbitmq.world.files import Files, SystemFiles
 from orbitmq.world.machine import boot_id
 
@@ -25,6 +26,11 @@ PROGRESS_S = 2.0
 _MIB = 1_048_576
 
 
+def this_machine(files: Files | None = None, clock: Clock | None = None) -> Outside:
+    """Give the machine we run on, with other files or another clock where they are given."""
+    return Outside(files or SystemFiles(), clock or SystemClock(), boot_id())
+
+
 class OpeningStopped(StoreError):
     """The store was not opened, because somebody asked for that."""
 
@@ -32,18 +38,20 @@ class OpeningStopped(StoreError):
 class StoreOpening:
     """One attempt to open a store."""
 
-    def __init__(self, settings: BrokerSettings, folder: Path, files: Files | None = None) -> None:
+    def __init__(
+        self, settings: BrokerSettings, folder: Path, outside: Outside | None = None
+    ) -> None:
         self._settings = settings
         self._folder = folder
-        self._files = files or SystemFiles()
-        self._clock = SystemClock()
+        self._outside = outside or this_machine()
+        self._clock = self._outside.clock
         self._told_s = self._clock.monotonic_s()
         self._is_stopped = False
 
     def run(self) -> Store:
         """Open the store; raises StoreError when it cannot be opened or `stop` was called."""
         store = Store(
-            Outside(self._files, self._clock, boot_id()),
+            self._outside,
             self._folder,
             store_options(self._settings),
             retention_settings(self._settings),

@@ -16,7 +16,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from orbitmq.cli.broker import BrokerService, BrokerStart, Given, put_together, show_settings
+from orbitmq.broker.starting import BrokerStart, Given, put_together
+from orbitmq.cli.broker import BrokerService, show_settings
 from orbitmq.cli.original_words import OriginalParser, WrongArguments, read_words
 from orbitmq.cli.process import complain, log_to_stderr, read_settings_file, serve
 from orbitmq.config import BrokerSettings, load_settings

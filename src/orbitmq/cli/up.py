@@ -15,7 +15,8 @@ from typing import NamedTuple
 import msgspec
 
 from orbitmq.broker.broker import Broker
-from orbitmq.cli.broker import BrokerStart, make_broker, show_settings
+from orbitmq.broker.starting import BrokerStart
+from orbitmq.cli.broker import make_broker, show_settings
 from orbitmq.cli.broker import load_start as load_broker_start
 from orbitmq.cli.brokers import (
     PORT_STEP,

@@ -22,14 +22,7 @@ from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.compression import plain_body
 from orbitmq.wire.host import Host, unpack_ip
 from orbitmq.wire.names import is_retry_topic, unwrap_namespace
-from orbitmq.wire.properties import (
-    ENTRY_END,
-    MAX_OFFSET,
-    MIN_OFFSET,
-    NAME_END,
-    RETRY_TOPIC,
-    parse_properties,
-)
+from orbitmq.wire.properties import RETRY_TOPIC, stored_property
 from orbitmq.wire.record import FIELDS, MAGIC_V1, Record, decode_record
 from orbitmq.wire.sysflag import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
 
@@ -41,7 +34,7 @@ _HOST_CODES = {"born_ip": "8s", "born_port": "", "store_ip": "8s", "store_port":
 """Address and port of a host are read as one: whose they are is remembered."""
 _HEAD = struct.Struct(">" + "".join(_HOST_CODES.get(field.name, field.code) for field in FIELDS))
 _PROPERTIES_SIZE = struct.Struct(">h")
-_EMPTY_VALUE, _EMPTY_NAME = NAME_END + ENTRY_END, ENTRY_END + NAME_END
+_RETRY_TOPIC = RETRY_TOPIC.encode()
 
 
 @lru_cache(maxsize=4096)
@@ -69,10 +62,9 @@ class Decoder:
         """
         messages: list[ReceivedMessage] = []
         position, end = 0, len(body)
-        ends = {MIN_OFFSET: str(min_offset), MAX_OFFSET: str(max_offset)}
         while position < end:
             message, size = self._plain(body, position) or self._other(body, position)
-            message.properties.update(ends)
+            message.min_offset, message.max_offset = min_offset, max_offset
             if offset_delta:
                 message.queue_offset += offset_delta
             messages.append(message)
@@ -116,11 +108,11 @@ class Decoder:
         content = body[content_start:content_end]
         if crc32(content) & CRC_MASK != crc:
             return None
-        properties = quick_properties(str(body[properties_start:end], "utf-8", "replace"))
+        properties = body[properties_start:end]
         message = ReceivedMessage(
             topic=self._original_topic(properties) if self._is_retry else self._topic,
             body=content if not sys_flag & COMPRESSED else self._decompressed(content, sys_flag),
-            properties=properties,
+            stored_properties=properties,
             queue=self._queue,
             queue_offset=queue_offset,
             log_offset=log_offset,
@@ -148,7 +140,7 @@ class Decoder:
 
     def message_of(self, record: Record) -> ReceivedMessage:
         """Give one record as a message of this queue."""
-        properties = parse_properties(record.properties)
+        properties = record.properties
         is_retry = is_retry_topic(record.topic)
         return ReceivedMessage(
             topic=(
@@ -157,7 +149,7 @@ class Decoder:
                 else unwrap_namespace(self._namespace, record.topic)
             ),
             body=self._decompressed(record.body, record.sys_flag),
-            properties=properties,
+            stored_properties=properties,
             queue=self._queue,
             queue_offset=record.queue_offset,
             log_offset=record.log_offset,
@@ -171,8 +163,9 @@ class Decoder:
             prepared_offset=record.prepared_offset,
         )
 
-    def _original_topic(self, properties: dict[str, str]) -> str:
-        return unwrap_namespace(self._namespace, properties.get(RETRY_TOPIC, self._queue.topic))
+    def _original_topic(self, properties: bytes) -> str:
+        topic = stored_property(properties, _RETRY_TOPIC) or self._queue.topic
+        return unwrap_namespace(self._namespace, topic)
 
     def _decompressed(self, body: bytes, sys_flag: int) -> bytes:
         try:
@@ -184,21 +177,3 @@ class Decoder:
                 error,
             )
             return body
-
-
-def quick_properties(text: str) -> dict[str, str]:
-    """Give what `parse_properties` gives, sooner for a text without oddities."""
-    if (
-        _EMPTY_VALUE in text
-        or _EMPTY_NAME in text
-        or text.startswith(NAME_END)
-        or text.endswith(NAME_END)
-    ):
-        return parse_properties(text)
-    entries = text.split(ENTRY_END)
-    if not entries[-1]:
-        entries.pop()
-    try:
-        return dict([entry.split(NAME_END, 1) for entry in entries])
-    except ValueError:  # an entry without a value
-        return parse_properties(text)

@@ -27,7 +27,7 @@ from orbitmq.client.process_queue import Job
 from orbitmq.client.push_settings import PushConsumerSettings
 from orbitmq.wire.properties import CONSUME_START_TIME
 from orbitmq.world.clock import Clock
-from orbitmq.world.threads import Workers
+from orbitmq.world.workers import Workers
 
 Handler = Callable[..., Any]
 """A function of one ReceivedMessage, or of a list of them with `consume_batch_size` above 1."""

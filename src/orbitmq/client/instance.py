@@ -23,8 +23,10 @@ from typing import Any, TypeVar
 from orbitmq.client.members import ConsumerMember, ProducerMember
 from orbitmq.client.name_servers import LOOKUP_INTERVAL_S, NameServers
 from orbitmq.client.on_broker import handlers_of
+from orbitmq.client.publication import vip_address
 from orbitmq.client.remote import Remote, request
 from orbitmq.client.routes import MASTER_ID, Routes
+from orbitmq.client.sending import read_answers
 from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import ClientStateError, MQError
 from orbitmq.metrics import Registry
@@ -89,7 +91,7 @@ class Instance:
         self.producers: dict[str, ProducerMember] = {}
         self.consumers: dict[str, ConsumerMember] = {}
         handle = Dispatcher(handlers_of(self.consumers, self.spawn), self.registry)
-        self.remote = Remote(settings, handle, self.registry)
+        self.remote = Remote(settings, handle, self.registry, read_answers)
         self.remote.on_connected = self._connected
         self.name_servers = NameServers(settings, self.remote.peer, self.chance)
         self.routes = Routes(self.name_servers)
@@ -204,6 +206,8 @@ class Instance:
             for members in self.routes.broker_addresses().values()
             for address in members.values()
         }
+        if self.settings.use_vip_channel:
+            needed |= set(map(vip_address, needed))
         unneeded = self.remote.addresses - needed - set(self.name_servers.addresses)
         for address in unneeded:
             log.info("%s is in no route any more; its connection is closed", address)

@@ -9,6 +9,7 @@ Rules:
    names that the system uses are refused: a broker would obey them.
 3. A received message has the topic it was sent to, also when it comes from a retry topic, and its
    body as it was before compression.
+4. A received message's properties are read when somebody looks at them: most handlers look at none.
 """
 
 from collections.abc import Sequence
@@ -22,11 +23,19 @@ from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.compression import plain_body
 from orbitmq.wire.host import Host
 from orbitmq.wire.message_id import encode_offset_id
-from orbitmq.wire.properties import is_reserved, join_keys, parse_properties, split_keys
+from orbitmq.wire.properties import (
+    is_reserved,
+    join_keys,
+    parse_properties,
+    split_keys,
+    stored_property,
+)
 from orbitmq.wire.record import Record
 
 DELAY_LEVEL_MAX = 18
 """Of the original's default levels; a broker takes a greater one for its greatest."""
+UNKNOWN_OFFSET = -1
+_TAGS = names.TAGS.encode()
 
 
 class Message(msgspec.Struct):
@@ -78,8 +87,8 @@ class ReceivedMessage(msgspec.Struct, kw_only=True, dict=True):
     topic: str
     """Where it was sent to, without the namespace."""
     body: bytes
-    properties: dict[str, str]
-    """All of them, the system's included."""
+    stored_properties: bytes = b""
+    """The properties as they are stored; `properties` is what they say."""
     queue: MessageQueue
     """Where it lies; its topic is the retry topic for a message that comes again."""
     queue_offset: int
@@ -93,11 +102,24 @@ class ReceivedMessage(msgspec.Struct, kw_only=True, dict=True):
     flag: int = 0
     sys_flag: int = 0
     prepared_offset: int = 0
+    min_offset: int = UNKNOWN_OFFSET
+    """The offset of the oldest message in its queue, when it was pulled."""
+    max_offset: int = UNKNOWN_OFFSET
+    """The offset that the queue's next message was to get, when it was pulled."""
+
+    @cached_property
+    def properties(self) -> dict[str, str]:
+        """All of its properties, the system's included."""
+        found = parse_properties(self.stored_properties)
+        if self.max_offset != UNKNOWN_OFFSET:
+            found[names.MIN_OFFSET] = str(self.min_offset)
+            found[names.MAX_OFFSET] = str(self.max_offset)
+        return found
 
     @property
     def tag(self) -> str:
         """Its tag, or an empty text."""
-        return self.properties.get(names.TAGS, "")
+        return stored_property(self.stored_properties, _TAGS)
 
     @property
     def keys(self) -> list[str]:
@@ -134,7 +156,7 @@ def received(record: Record, broker_name: str) -> ReceivedMessage:
     return ReceivedMessage(
         topic=record.topic,
         body=plain_body(record.body, record.sys_flag),
-        properties=parse_properties(record.properties),
+        stored_properties=record.properties,
         queue=MessageQueue(record.topic, broker_name, record.queue_id),
         queue_offset=record.queue_offset,
         log_offset=record.log_offset,

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from orbitmq.client.settings import LANGUAGE, ClientSettings
 from orbitmq.errors import BrokerBusy, RequestFailed
 from orbitmq.metrics import Registry
-from orbitmq.net.connection import Handler
+from orbitmq.net.connection import Handler, ReadFrames, cut_next
 from orbitmq.net.limits import Limits
 from orbitmq.net.peer import Peer
 from orbitmq.net.turn import Turn
@@ -38,7 +38,13 @@ AfterAnswer = Callable[[str, Command, Command], None]
 class Remote:
     """The connections of one client, by address."""
 
-    def __init__(self, settings: ClientSettings, handle: Handler, registry: Registry) -> None:
+    def __init__(
+        self,
+        settings: ClientSettings,
+        handle: Handler,
+        registry: Registry,
+        read_frames: ReadFrames = cut_next,
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         self.turn = Turn(self.loop)
         self.before_request: list[BeforeRequest] = []
@@ -48,6 +54,7 @@ class Remote:
         self._settings = settings
         self._handle = handle
         self._registry = registry
+        self._read_frames = read_frames
         self._limits = Limits()
         self._tls = ClientTls(settings.tls) if settings.tls is not None else None
         self._peers: dict[str, Peer] = {}
@@ -68,6 +75,7 @@ class Remote:
                 tls=self._tls,
             )
             peer.on_connected = self.on_connected
+            peer.read_frames = self._read_frames
         return peer
 
     async def ask(

@@ -16,7 +16,6 @@ from orbitmq.client.message import ReceivedMessage
 from orbitmq.errors import LocalProtocolError, RemoteProtocolError
 from orbitmq.wire.bodies_client import SQL92, TAG, SubscriptionData
 from orbitmq.wire.expression import ALL, OTHER_CHARS_MAX, TagFilter, tag_code
-from orbitmq.wire.properties import TAGS
 
 KINDS = (TAG, SQL92)
 
@@ -115,7 +114,7 @@ class Subscription:
 
     def accepts(self, message: ReceivedMessage) -> bool:
         """Whether a message passes, by its tag itself."""
-        return not self._tags or message.properties.get(TAGS) in self._tags
+        return not self._tags or message.tag in self._tags
 
 
 def _tags_of(selector: Selector) -> frozenset[str]:

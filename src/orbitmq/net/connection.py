@@ -9,17 +9,21 @@ Rules:
 2. A connection that is owed `laters_pause` answers is read only once per sweep, so that it slows
    down without losing its heartbeats; past `laters_per_connection_max` it is refused as busy.
 3. When it ends, owed answers are cancelled and callers get a ConnectionClosed.
+4. `ask` sends a request of our own without a task, a future or a timer; `call` is for coroutines.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
 
-import msgspec
-
 from orbitmq.ensure import ensure
-from orbitmq.errors import LocalProtocolError, RemoteProtocolError, RequestTimeout
-from orbitmq.net.calls import Calls
+from orbitmq.errors import (
+    LimitExceeded,
+    LocalProtocolError,
+    RemoteProtocolError,
+    RequestTimeout,
+)
+from orbitmq.net.calls import Asking, Call, Calls
 from orbitmq.net.later import Later
 from orbitmq.net.stream import Parts, Stream
 from orbitmq.net.turn import Turn
@@ -82,11 +86,36 @@ class Connection(Stream):
         self._header_size_max = FRAME_SIZE_MAX if is_dialled else HEADER_SIZE_MAX
         self._laters: set[Later] = set()
         self._is_let_through = False
-        self._calls = Calls(watch.limits.calls_per_connection_max)
+        self.calls = Calls(watch.limits.calls_per_connection_max, turn.loop)
 
     def send_command(self, command: Command) -> None:
         """Queue a response or a one-way request; raises LocalProtocolError if it cannot be sent."""
         self.send(encode_command(command))
+
+    def ask(self, asking: Asking) -> None:
+        """Send a request; `asking` learns of its answer, or that there is none.
+
+        Raises LimitExceeded, with nothing sent, when too many requests wait already or the peer
+        reads too slowly. The connection must not be closed.
+        """
+        ensure(not self.closed, "whoever asks has looked whether the connection is open")
+        if self._has_unread_output:
+            self._refuse_flood()
+        opaque = self.calls.open(asking)
+        try:
+            self.send_parts(asking.frame(opaque))
+        except BaseException:
+            self.calls.forget(opaque)
+            raise
+
+    def _refuse_flood(self) -> None:
+        """Send no more to a peer whose unread output would soon end the connection."""
+        unsent = self._out_bytes + self._transport.get_write_buffer_size()
+        if unsent > self.limits.output_bytes_max // 2:
+            raise LimitExceeded(
+                f"{unsent} bytes wait for {self.peer} to read them, limit "
+                f"{self.limits.output_bytes_max // 2} (half of output_bytes_max); send less at once"
+            )
 
     async def call(self, request: Command, timeout_s: float) -> Command:
         """Send a request to the other side and give its response, whatever its code.
@@ -95,23 +124,25 @@ class Connection(Stream):
         Raises LimitExceeded, with nothing sent, when too many requests wait already.
         """
         ensure(not request.is_oneway, "a one-way request has no answer to wait for")
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._wait_drained()
-                return await self._call(request)
-        except TimeoutError:
-            raise RequestTimeout(request.code, self.peer, timeout_s) from None
-
-    async def _call(self, request: Command) -> Command:
+        loop = self._turn.loop
+        deadline_s = loop.time() + timeout_s
+        if self._is_undrained:
+            await self._wait_room(request, timeout_s)
         if self.closed:
             raise self._closed_error()
-        answer: asyncio.Future[Command] = self._turn.loop.create_future()
-        opaque = self._calls.open(answer)
+        call = Call(request, timeout_s, deadline_s, loop.create_future())
+        self.ask(call)
         try:
-            self.send_command(msgspec.structs.replace(request, opaque=opaque))
-            return await answer
+            return await call.answer
         finally:
-            self._calls.forget(opaque)
+            self.calls.forget(call.opaque)
+
+    async def _wait_room(self, request: Command, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.wait_drained()
+        except TimeoutError:
+            raise RequestTimeout(request.code, self.peer, timeout_s) from None
 
     # --- what was read ---
 
@@ -150,7 +181,7 @@ class Connection(Stream):
     def _handle_frame(self, frame: Frame) -> None:
         command = decode_command(frame, self._header_size_max)
         if command.is_response:
-            if not self._calls.settle(command):
+            if not self.calls.settle(command):
                 self.traffic.unasked.value += 1
             return
         self.traffic.requests.add(self.traffic.request_label(command.code))
@@ -220,12 +251,17 @@ class Connection(Stream):
 
     # --- what Stream asks ---
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin (called by the loop)."""
+        super().connection_made(transport)
+        self.calls.peer = self.peer
+
     @property
     def is_blocked(self) -> bool:
         """Whether no further frame is to be handled for now."""
+        is_flooded = self._is_undrained or self._out_bytes > self.limits.output_pause_bytes
         return (
-            self._is_undrained
-            or self._out_bytes > self.limits.output_pause_bytes
+            (is_flooded and not self._is_dialled)
             or self.closed
             or (len(self._laters) >= self.limits.laters_pause and not self._is_let_through)
         )
@@ -245,4 +281,4 @@ class Connection(Stream):
         self._decoder = FrameDecoder(self.limits.frame_size_max)
         for later in list(self._laters):
             later.cancel()
-        self._calls.fail(self._closed_error)
+        self.calls.fail(self._closed_error)

@@ -17,7 +17,7 @@ import msgspec
 
 from orbitmq.errors import ConnectFailed, ConnectionClosed
 from orbitmq.metrics import Registry
-from orbitmq.net.connection import Connection, Handler
+from orbitmq.net.connection import Connection, Handler, ReadFrames, cut_next
 from orbitmq.net.dispatch import Dispatcher
 from orbitmq.net.limits import Limits
 from orbitmq.net.turn import Turn
@@ -51,6 +51,8 @@ class Peer:
         self._is_closed = False
         self.on_connected: Callable[[str], None] | None = None
         """Called with the address whenever a connection has been made."""
+        self.read_frames: ReadFrames = cut_next
+        """What handles frames of new connections by itself."""
 
     @property
     def connection(self) -> Connection | None:
@@ -65,12 +67,12 @@ class Peer:
         """
         loop = self._turn.loop
         deadline_s = loop.time() + timeout_s
-        connection = await self._connected(timeout_s)
+        connection = await self.connect(timeout_s)
         return await connection.call(request, deadline_s - loop.time())
 
     async def send_oneway(self, request: Command) -> None:
         """Send a request that gets no answer; raises ConnectFailed when it cannot be sent."""
-        connection = await self._connected(self._watch.limits.connect_s)
+        connection = await self.connect(self._watch.limits.connect_s)
         flag = request.flag | FLAG_ONEWAY
         connection.send_command(msgspec.structs.replace(request, flag=flag))
 
@@ -87,7 +89,8 @@ class Peer:
         await self._watch.wait_empty(self._watch.limits.linger_s)
         self._watch.close()
 
-    async def _connected(self, timeout_s: float) -> Connection:
+    async def connect(self, timeout_s: float) -> Connection:
+        """Give an open connection, dialled if there is none; raises ConnectFailed."""
         connection = self._connection
         if connection is None or connection.closed:
             connection = await self._wait_dialled(timeout_s)
@@ -137,7 +140,13 @@ class Peer:
         return connection
 
     def _make(self) -> Connection:
-        return Connection(self._watch, self._turn, self._handle, is_dialled=True)
+        return Connection(
+            self._watch,
+            self._turn,
+            self._handle,
+            read_frames=self.read_frames,
+            is_dialled=True,
+        )
 
     def _dialled(self, dialling: asyncio.Task[Connection]) -> None:
         self._dialling = None

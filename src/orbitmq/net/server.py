@@ -99,6 +99,11 @@ class Server:
         await listener.wait_closed()
         self._watch.close()
 
+    def drop_all(self) -> None:
+        """Cut every connection at once, whatever waits to be written; others may come still."""
+        for connection in list(self.connections):
+            connection.drop("stop")
+
     def _accept(self) -> Connection:
         return Connection(
             self._watch, self._turn, self._handle, read_frames=self._read_frames, tls=self._tls

@@ -5,7 +5,8 @@ a turn. `Connection` makes frames and commands of it.
 
 Rules:
 1. A peer that does not read is not read from: above `output_pause_bytes` of unsent output nothing
-   more is taken, and what was read already is kept until the output has drained.
+   more is taken, and what was read already is kept until the output has drained. Whom we dialled
+   is read all the same: it may wait for us to take its answers before it reads our requests.
 2. Whatever ends a connection has a reason, counted once. After `close` returns, `closed` is true
    and `on_close` was called; what was sent before is still written.
 3. The first byte tells TLS, plain and a proxy's preamble apart; see world.tls, proxy_protocol.
@@ -179,7 +180,8 @@ class Stream(asyncio.Protocol):
         if not self._is_undrained and self._transport.get_write_buffer_size() > pause_bytes:
             self._transport.set_write_buffer_limits(high=pause_bytes)
 
-    async def _wait_drained(self) -> None:
+    async def wait_drained(self) -> None:
+        """Return when the peer has read enough of what it was sent, or is gone."""
         while self._is_undrained and not self.closed:
             if self._drained is None:
                 self._drained = self._turn.loop.create_future()
@@ -269,12 +271,16 @@ class Stream(asyncio.Protocol):
     @property
     def is_blocked(self) -> bool:
         """Whether no further input is to be handled for now."""
-        return self._is_undrained or self._out_bytes > self.limits.output_pause_bytes or self.closed
+        return self.closed or (not self._is_dialled and self._has_unread_output)
+
+    @property
+    def _has_unread_output(self) -> bool:
+        return self._is_undrained or self._out_bytes > self.limits.output_pause_bytes
 
     def pause_writing(self) -> None:
         """Stop reading: the peer does not read (called by the transport)."""
         self._is_undrained = True
-        if not self._is_halted and not self.closed:
+        if not self._is_halted and not self.closed and not self._is_dialled:
             self._halt(b"")
 
     def resume_writing(self) -> None:

@@ -482,17 +482,19 @@ class Store:
             flush.run()
             self.finish_flush(flush)
 
-    def close(self) -> None:
+    def close(self, *, is_flushed: bool = True) -> None:
         """Flush and close everything and let the folder go, whatever of it fails.
 
-        The mark of an unclean stop stays unless everything is on the disk.
+        The mark of an unclean stop stays unless everything is on the disk. Without the flush it is
+        as if the process was killed.
         """
         ensure(self._sync_job is None and self._flush_job is None, "no job is under way")
         with ExitStack() as steps:
             steps.callback(self._opened.lock.release)
             steps.callback(self._log.close)
             steps.callback(self._opened.close)
-            self.flush_all()
-            if not self.is_halted:
+            if is_flushed:
+                self.flush_all()
+            if is_flushed and not self.is_halted:
                 self._files.remove(self.folder.abort)
                 self._files.sync([self.folder.root])

@@ -12,6 +12,7 @@ Rules:
    by the time in it. The zone is an argument.
 """
 
+import itertools
 import struct
 from datetime import datetime, timedelta, tzinfo
 from typing import NamedTuple
@@ -100,17 +101,24 @@ class UniqueIds:
     def __init__(self, ip: str, pid: int, salt: int, zone: tzinfo) -> None:
         self._zone = zone
         self._prefix = encode_unique_id(UniqueId(ip, pid, salt, 0, 0))[:-12]
-        self._counter = 0
+        self._counter = itertools.count()  # threads may share a maker: `next` is one step
+        self._now_ms = -1
+        self._begin = ""
+        """The prefix and the time of the last id: many ids have the same millisecond."""
         self._start_ms = 0
         self._next_start_ms = 0
 
     def next_id(self, now_ms: int) -> str:
         """Give an id that no other call gives within 65,536 ids of one millisecond."""
+        if now_ms != self._now_ms:
+            self._enter(now_ms)
+        return f"{self._begin}{next(self._counter) & _COUNTER_MAX:04X}"
+
+    def _enter(self, now_ms: int) -> None:
         if not self._start_ms <= now_ms < self._next_start_ms:
             self._enter_month(now_ms)
-        counter = self._counter
-        self._counter = (counter + 1) & _COUNTER_MAX
-        return f"{self._prefix}{now_ms - self._start_ms:08X}{counter:04X}"
+        self._begin = f"{self._prefix}{now_ms - self._start_ms:08X}"
+        self._now_ms = now_ms
 
     def _enter_month(self, now_ms: int) -> None:
         start = _month_start(_as_time(now_ms, self._zone))

@@ -194,6 +194,22 @@ def parse_properties(text: str | bytes) -> dict[str, str]:
     return properties
 
 
+def stored_property(stored: bytes, name: bytes) -> str:
+    """Give one property of a record without reading the others; an empty text when it has none.
+
+    >>> stored_property(b"KEYS\\x01k1\\x02TAGS\\x01TagA", b"TAGS")
+    'TagA'
+    """
+    start = stored.rfind(b"\x02%b\x01" % name)
+    if start < 0 and not stored.startswith(b"%b\x01" % name):
+        return ""
+    start += len(name) + 2
+    end = stored.find(b"\x02", start)
+    value = stored[start:end] if end >= 0 else stored[start:]
+    # An entry without a value does not count, but one before it may.
+    return value.decode(errors="replace") or parse_properties(stored).get(name.decode(), "")
+
+
 def format_properties(properties: Mapping[str, str], *, is_closed: bool = False) -> str:
     """Give the properties string; `is_closed` adds the last 0x02.
 

@@ -6,6 +6,7 @@ pass a clock of its own.
 """
 
 import time
+from datetime import UTC, datetime, tzinfo
 from typing import Protocol
 
 
@@ -40,3 +41,9 @@ class SystemClock:
         """Give local time as the number yyyyMMddHHmmssSSS: what index files are called by."""
         seconds, rest_ms = divmod(wall_ms, 1000)
         return int(time.strftime("%Y%m%d%H%M%S", time.localtime(seconds))) * 1000 + rest_ms
+
+
+def local_zone() -> tzinfo:
+    """Give the machine's zone with the offset of now: what ids that name a month are made with."""
+    zone = datetime.now(UTC).astimezone().tzinfo
+    return zone if zone is not None else UTC

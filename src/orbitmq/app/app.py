@@ -1,0 +1,235 @@
+"""An application: functions that consume topics, and a way to send, put together by decorators.
+
+In: decorated functions, settings. Out: one consumer for each listener and one producer, from
+`start` to `close`; or nothing of that, under a TestClient.
+
+Rules:
+1. Nothing touches the network before `start`: a module with an App can be imported anywhere.
+2. A listener that is switched off (`enabled = false`, ORBITMQ_LISTENER_NAME_ENABLED=false) is not
+   started. Two listeners of one name, or of one group with different topics, are refused.
+3. `close` lets handlers finish, then says goodbye: consumers first, the producer last, for handlers
+   may send.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Protocol, Self, TypedDict, Unpack
+
+from orbitmq.app.bodies import encode
+from orbitmq.app.calling import call_of
+from orbitmq.app.listeners import F, Listener
+from orbitmq.app.settings import Loaded, load
+from orbitmq.client.instance import NAME_RANGE
+from orbitmq.client.message import Message
+from orbitmq.client.producer import Producer, SendResult
+from orbitmq.client.push import PushConsumer, PushOptions
+from orbitmq.client.subscriptions import Selector
+from orbitmq.errors import ClientStateError, SettingError
+from orbitmq.world.chance import SystemChance
+from orbitmq.world.files import SystemFiles
+
+log = logging.getLogger(__name__)
+
+
+class Sender(Protocol):
+    """What sends for an application: its producer, or a test client."""
+
+    async def send(self, message: Message) -> SendResult:
+        """Send a message and give where it is stored."""
+        ...
+
+
+class SendOptions(TypedDict, total=False):
+    """Keyword arguments of `App.send`."""
+
+    tag: str
+    keys: Sequence[str]
+    headers: dict[str, str]
+    delay_level: int
+    sharding_key: str
+
+
+class ListenerOptions(PushOptions, total=False):
+    """Keyword arguments of `App.listener`: those of a PushConsumer, and these."""
+
+    name: str
+    retries_bad_bodies: bool
+
+
+class App:
+    """Listeners and a producer under one name server.
+
+    >>> app = App(namesrv="127.0.0.1:9876", group="shop")
+    >>> @app.listener("orders", selector="paid")
+    ... async def ship(order: Order, key: str) -> None:
+    ...     await app.send("shipments", Shipment(order.id), keys=[key])
+    """
+
+    def __init__(
+        self,
+        namesrv: str = "",
+        group: str = "orbitmq_app",
+        *,
+        namespace: str = "",
+        file: str | None = None,
+    ) -> None:
+        """`file` is a TOML file with settings; without it ORBITMQ_FILE or ./orbitmq.toml."""
+        self._given = {"namesrv": namesrv, "group": group, "namespace": namespace}
+        self._file = file
+        self._listeners: dict[str, Listener] = {}
+        self._sender: Sender | None = None
+        self._producer: Producer | None = None
+        self._consumers: list[PushConsumer] = []
+
+    # --- declaring ---
+
+    def listener(
+        self,
+        topic: str,
+        *,
+        group: str = "",
+        selector: Selector | str = "*",
+        **options: Unpack[ListenerOptions],
+    ) -> Callable[[F], F]:
+        """Have the decorated function consume a topic.
+
+        `group` is the consumer group (without one: the application's group and the function's
+        name), `selector` a tag expression or a Selector. Raises SettingError for what cannot work.
+        """
+
+        def decorate(function: F) -> F:
+            given: dict[str, Any] = dict(options)
+            listener = Listener(
+                name=given.pop("name", None) or function.__name__,
+                topic=topic,
+                group=group,
+                selector=selector if isinstance(selector, Selector) else Selector(selector),
+                call=call_of(function),
+                retries_bad_bodies=given.pop("retries_bad_bodies", False),
+                options=given,
+            )
+            if listener.name in self._listeners:
+                raise SettingError(f"two listeners are called {listener.name}; give one a name=")
+            self._listeners[listener.name] = listener
+            return function
+
+        return decorate
+
+    def use_file(self, path: str) -> None:
+        """Read settings from this file, whatever was said before."""
+        self._file = path
+
+    def settings(self) -> Loaded:
+        """Give the settings that would be in force now; raises SettingError."""
+        return load(self._given, SystemFiles(), self._file)
+
+    def listeners(self) -> list[Listener]:
+        """Give the listeners that are switched on, as the settings want them."""
+        settings = self.settings()
+        found = [
+            listener.with_settings(settings.of(listener.name), settings.app.group)
+            for listener in self._listeners.values()
+            if settings.of(listener.name).enabled
+        ]
+        _refuse_shared_groups(found)
+        return found
+
+    # --- sending ---
+
+    async def send(self, topic: str, value: Any, /, **options: Unpack[SendOptions]) -> SendResult:
+        """Send a value: bytes and text as they are, everything else as JSON."""
+        if self._sender is None:
+            raise ClientStateError("the application is not running: start it before it sends")
+        given: dict[str, Any] = dict(options)
+        properties = given.pop("headers", {})
+        return await self._sender.send(
+            Message(topic, encode(value), properties=properties, **given)
+        )
+
+    # --- life ---
+
+    async def start(self) -> Self:
+        """Connect, and begin to consume."""
+        if self._sender is not None:
+            raise ClientStateError("the application is running already")
+        settings, listeners = self.settings().app, self.listeners()
+        shared = f"{os.getpid()}#{SystemChance().below(NAME_RANGE)}"  # one connection for all
+        names: dict[str, Any] = {"namespace": settings.namespace, "instance_name": shared}
+        self._producer = Producer(settings.namesrv or None, settings.group, **names)
+        self._sender = self._producer
+        try:
+            await self._producer.start()
+            for listener in listeners:
+                await self._start_listener(settings.namesrv, listener, names)
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def _start_listener(
+        self, namesrv: str, listener: Listener, names: dict[str, Any]
+    ) -> None:
+        options: dict[str, Any] = names | listener.options
+        consumer = PushConsumer(namesrv or None, listener.group, **options)
+        consumer.subscribe(listener.topic, listener.selector)
+        consumer.on_message(listener.handler())
+        self._consumers.append(consumer)
+        await consumer.start()
+        log.info("listener %s consumes %s as %s", listener.name, listener.topic, listener.group)
+
+    async def close(self) -> None:
+        """Finish what is under way and disconnect; a second call does nothing."""
+        consumers, self._consumers = self._consumers, []
+        await asyncio.gather(*(consumer.close() for consumer in consumers))
+        producer, self._producer, self._sender = self._producer, None, None
+        if producer is not None:
+            await producer.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        async with self:
+            await asyncio.get_running_loop().create_future()
+
+    @asynccontextmanager
+    async def lifespan(self, _asgi_app: object = None) -> AsyncIterator[None]:
+        """Run inside an ASGI application: `FastAPI(lifespan=app.lifespan)`."""
+        async with self:
+            yield
+
+    @asynccontextmanager
+    async def sending_through(self, sender: Sender) -> AsyncIterator[None]:
+        """Have another sender take what handlers send, for tests; listeners are not started."""
+        if self._sender is not None:
+            raise ClientStateError("the application is running: a test client needs it stopped")
+        self._sender = sender
+        try:
+            yield
+        finally:
+            self._sender = None
+
+
+def _refuse_shared_groups(listeners: Sequence[Listener]) -> None:
+    """Refuse two listeners in one group: brokers keep one subscription for all its members."""
+    seen: dict[str, Listener] = {}
+    for listener in listeners:
+        other = seen.setdefault(listener.group, listener)
+        if other is not listener:
+            raise SettingError(
+                f"listeners {other.name} and {listener.name} are both in group {listener.group}, "
+                "and members of a group share their subscriptions; give each a group of its own"
+            )

@@ -1,0 +1,89 @@
+"""Bodies as values: JSON, text, bytes, or a class of the program's own.
+
+In: a body and the type a handler wants, or a value to send. Out: the value, or the body.
+
+Rules:
+1. `bytes` stay bytes, `str` is UTF-8; everything else is JSON: plain values, dataclasses, typed
+   dicts, msgspec structs, and pydantic models where pydantic is installed. The type decides, never
+   the body.
+2. A body that is not what its handler wants is a BodyError with the place of the mistake: trying it
+   again would not help.
+"""
+
+import importlib.util
+import inspect
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from orbitmq.errors import MQError
+
+Decode = Callable[[bytes], Any]
+
+
+class BodyError(MQError):
+    """A body cannot be read as the type that a handler wants."""
+
+    def __init__(self, wanted: str, cause: str) -> None:
+        super().__init__(f"the body is no {wanted}: {cause}")
+        self.wanted = wanted
+        self.cause = cause
+
+
+def decoder(wanted: Any) -> Decode:
+    """Give the function that reads a body as `wanted`; it raises BodyError."""
+    if wanted is bytes:
+        return bytes
+    if wanted is str:
+        return _text
+    if _is_pydantic(wanted):
+        return _guarded(wanted.model_validate_json, wanted)
+    plain = Any if wanted is inspect.Parameter.empty else wanted
+    return _guarded(msgspec.json.Decoder(plain).decode, plain)
+
+
+def encode(value: Any) -> bytes:
+    """Give the body of a value; raises TypeError for one that no JSON can hold."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    if isinstance(value, str):
+        return value.encode()
+    if _is_pydantic(type(value)):
+        text: str = value.model_dump_json()
+        return text.encode()
+    return msgspec.json.encode(value)
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise BodyError("text", f"byte {error.start} is not UTF-8") from None
+
+
+def _guarded(decode: Decode, wanted: Any) -> Decode:
+    name = getattr(wanted, "__name__", str(wanted))
+
+    def read(body: bytes) -> Any:
+        try:
+            return decode(body)
+        except (ValueError, RecursionError) as error:  # msgspec's and pydantic's are ValueErrors
+            raise BodyError(name, " ".join(str(error).split())[:500]) from error
+
+    return read
+
+
+def _is_pydantic(kind: Any) -> bool:
+    model = _pydantic_model()
+    return model is not None and isinstance(kind, type) and issubclass(kind, model)
+
+
+@cache
+def _pydantic_model() -> type | None:
+    """Give pydantic's BaseModel; None where pydantic is not installed."""
+    if importlib.util.find_spec("pydantic") is None:
+        return None
+    model: type = importlib.import_module("pydantic").BaseModel
+    return model

@@ -1,0 +1,168 @@
+"""Which name servers a client asks, and what it does when one is gone."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from orbitmq.client.instance import Instance, join
+from orbitmq.client.name_servers import read_addresses
+from orbitmq.client.settings import ClientOptions, ClientSettings, settings_from
+from orbitmq.errors import ConnectFailed, SettingError
+from tests.client.name_server_double import name_server_double, route_data
+
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    monkeypatch.delenv("NAMESRV_LOOKUP", raising=False)
+
+
+async def _ask(**options: Any) -> Instance:
+    """Ask for the route of topic T once, and leave."""
+    instance = await join(ClientSettings(**options))
+    try:
+        await instance.routes.find("T")
+    finally:
+        await instance.leave()
+    return instance
+
+
+def test_addresses_are_separated_by_semicolons_and_counted_once() -> None:
+    assert read_addresses(" a:1; b:2;a:1;") == ["a:1", "b:2"]
+
+
+def test_an_address_without_a_port_is_refused_by_name() -> None:
+    with pytest.raises(SettingError, match="'nowhere' is not an address"):
+        read_addresses("a:1;nowhere")
+
+
+def test_without_any_name_server_the_error_says_where_to_give_one() -> None:
+    with pytest.raises(SettingError, match=r"namesrv='host:9876'.*NAMESRV_ADDR"):
+        asyncio.run(_ask())
+
+
+def test_the_argument_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with name_server_double(T=route_data("a")) as given:
+            monkeypatch.setenv("NAMESRV_ADDR", NOBODY)
+            await _ask(namesrv=given.address)
+            assert given.asked == ["T"]
+
+    asyncio.run(main())
+
+
+def test_the_environment_wins_over_a_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with name_server_double(T=route_data("a")) as named:
+            monkeypatch.setenv("NAMESRV_ADDR", named.address)
+            await _ask(namesrv_lookup="http://127.0.0.1:1/nothing")
+            assert named.asked == ["T"]
+
+    asyncio.run(main())
+
+
+def test_an_http_address_lists_the_name_servers() -> None:
+    async def main() -> None:
+        async with name_server_double(T=route_data("a")) as listed:
+            with _page(f"{NOBODY};{listed.address}\n") as url:
+                await _ask(namesrv_lookup=url)
+            assert listed.asked == ["T"]
+
+    asyncio.run(main())
+
+
+def test_a_look_up_that_fails_names_the_address() -> None:
+    with pytest.raises(ConnectFailed, match=r"nothing came from http://127\.0\.0\.1:1/list"):
+        asyncio.run(_ask(namesrv_lookup="http://127.0.0.1:1/list"))
+
+
+def test_the_next_name_server_is_asked_when_one_is_gone() -> None:
+    async def main() -> None:
+        async with name_server_double(T=route_data("a")) as alive:
+            for _ in range(4):  # where it begins is left to chance
+                await _ask(namesrv=f"{NOBODY};{alive.address}")
+            assert alive.asked == ["T"] * 4
+
+    asyncio.run(main())
+
+
+def test_when_all_are_gone_the_error_names_them() -> None:
+    with pytest.raises(ConnectFailed, match=r"where topic T is.*127\.0\.0\.1:1, 127\.0\.0\.1:2"):
+        asyncio.run(_ask(namesrv=f"{NOBODY};127.0.0.1:2"))
+
+
+def test_a_name_is_resolved_again_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve = socket.getaddrinfo
+    homes = ["127.0.0.2", "127.0.0.1"]
+
+    def moving(host: Any, *rest: Any, **named: Any) -> Any:
+        if host == "moved.example":
+            host = homes.pop(0) if len(homes) > 1 else homes[0]
+        return resolve(host, *rest, **named)
+
+    async def main() -> None:
+        async with name_server_double(T=route_data("a")) as double:
+            port = double.address.rpartition(":")[2]
+            monkeypatch.setattr(socket, "getaddrinfo", moving)
+            instance = await join(ClientSettings(namesrv=f"moved.example:{port}"))
+            with pytest.raises(ConnectFailed):
+                await instance.routes.find("T")
+            await instance.routes.find("T")
+            await instance.leave()
+            assert double.asked == ["T"]
+
+    asyncio.run(main())
+
+
+def test_options_and_settings_have_the_same_names() -> None:
+    assert set(ClientOptions.__annotations__) == set(ClientSettings.__struct_fields__) - {"namesrv"}
+
+
+def test_an_unknown_option_is_named_with_the_nearest_one() -> None:
+    with pytest.raises(SettingError, match="no option name_space; did you mean namespace"):
+        settings_from(ClientSettings, {"name_space": "x"})
+
+
+def test_two_name_servers_do_not_share_what_they_say() -> None:
+    """Several clusters live in one process."""
+
+    async def main() -> None:
+        async with name_server_double(T=route_data("a")) as one, name_server_double() as other:
+            await _ask(namesrv=one.address)
+            with pytest.raises(Exception, match="no route for topic T"):
+                await _ask(namesrv=other.address)
+            assert (one.asked, other.asked) == (["T"], ["T"])
+
+    asyncio.run(main())
+
+
+@contextmanager
+def _page(text: str) -> Iterator[str]:
+    """A page that says `text`, on a port of its own."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_words: Any) -> None:
+            """Say nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Page)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/list"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
