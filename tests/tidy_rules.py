@@ -31,6 +31,7 @@ ALLOWED_PLACES: Mapping[str, tuple[str, ...]] = {
     # the event loop: the layers that wait
     "asyncio": (
         *("world/http.py", "world/net.py", "world/processes.py", "world/threads.py"),
+        "world/workers.py",
         *("net/", "broker/", "namesrv/", "client/", "cli/", "testing/"),
     ),
     "uvloop": ("world/net.py",),
