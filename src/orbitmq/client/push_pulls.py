@@ -101,16 +101,20 @@ class PushPulls:
         self._troubled: dict[tuple[str, str], str] = {}
 
     async def tell_brokers(self, subscriptions: Mapping[str, Subscription]) -> None:
-        """Send heartbeats, and pull from now on by what they said."""
-        told = {
-            topic: Subscription(topic, each.selector, each.version)
-            for topic, each in subscriptions.items()
-        }
+        """Send heartbeats, and pull from then on by what they said."""
+        told = {topic: each.version for topic, each in subscriptions.items()}
+        for topic, each in subscriptions.items():
+            known = self._known.get(topic)
+            if known is None:
+                known = self._known[topic] = Subscription(topic, each.selector, 0)
+            if known.selector != each.selector:
+                # A pull that a broker holds will be answered by the new selector already.
+                version = known.version
+                known.change(each.selector, version)
+                known.version = version
         await self._instance.heartbeat()
-        for topic, each in told.items():
-            before = self._known.get(topic)
-            if before is None or before.version < each.version:
-                self._known[topic] = each
+        for topic, version in told.items():
+            self._known[topic].version = max(version, self._known[topic].version)
 
     def resize(self, queue_count: int) -> None:
         """Divide the limits of topics by the number of queues."""

@@ -1,12 +1,11 @@
-"""Threads for the handlers of consumers: many small jobs, some of which block.
+"""Threads that share one line of jobs: the handlers of consumers that are plain functions.
 
-In: jobs. Out: their results on the loop, many at a time.
+In: jobs. Out: what became of them, on the loop, many at a time.
 
 Rules:
-1. A thread that is quick takes job after job without the others ever waking; one that blocks lets
-   the next one go on.
-2. What runs in the threads touches no state of the loop; the loop hears of results by one call for
-   many of them.
+1. What runs in the threads touches no state of the loop.
+2. A thread that is quick takes job after job, and the others sleep; one that blocks lets the next
+   one go on. So short jobs cost little, and long ones run side by side.
 """
 
 import asyncio
@@ -30,8 +29,7 @@ class Workers(Generic[T]):
     """Threads that take jobs from one line; more of them wake up only while jobs are waiting.
 
     `work` runs in the threads, one job after the other; what it gives is put, with its job, where
-    `results` gives them out on the loop, many at a time. A thread that is quick takes job after job
-    without the others ever waking; one that blocks lets the next one go on.
+    `results` gives them out on the loop.
     """
 
     def __init__(
