@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+from orbitmq.client.instance import Instance
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.properties import encode_properties
 from tests.behaviour.requests import send_request
@@ -70,3 +71,10 @@ def fill(
             assert sent.code == 0, sent.remark
             offsets.append(int(sent.fields["queueOffset"]))
     return offsets
+
+
+async def send(instance: Instance, queue: MessageQueue, body: bytes, **properties: str) -> None:
+    """Send one message to a queue while other things go on."""
+    text = encode_properties({"WAIT": "true", **properties}).decode()
+    address = await instance.routes.master_address(queue)
+    await instance.remote.ask(address, send_request(queue.topic, body, e=queue.queue_id, i=text))

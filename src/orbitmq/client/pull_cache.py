@@ -50,7 +50,8 @@ class PulledQueue:
 
     def begin(self, offset: int) -> None:
         """Be at an offset; what was pulled before is gone."""
-        self.position = self.done = offset
+        if offset != self.position:
+            self.position = self.done = offset
         self.empty()
 
     def empty(self) -> None:
@@ -222,5 +223,4 @@ class PullCache:
         if pulled in self._ready:
             self._ready.remove(pulled)
         pulled.empty()
-        self._handed.discard(pulled)
         self._tell_room()

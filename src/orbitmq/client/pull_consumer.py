@@ -85,7 +85,6 @@ class PullConsumer:
         self._member = member
         try:
             await member.start()
-            await member.look()
         except BaseException:
             await self._end(consumes_last=False)
             raise
@@ -172,6 +171,7 @@ class PullConsumer:
             subscription.change(chosen, now_ms)
         if member is not None:
             await member.introduce(subscription)
+            await member.queues.pull_again(topic)
             await member.look()
 
     async def unsubscribe(self, topic: str) -> None:
@@ -211,7 +211,7 @@ class PullConsumer:
 
     # --- messages ---
 
-    async def poll(self, timeout: float | None = None) -> list[ReceivedMessage]:  # noqa: ASYNC109 - "nothing" is a result
+    async def poll(self, timeout: float | None = None) -> list[ReceivedMessage]:
         """Give the next messages of one queue, at most `pull_batch_size`.
 
         Waits up to `timeout` seconds, `poll_timeout_s` if not given; then it gives none. What the
@@ -347,7 +347,7 @@ class PullConsumer:
         count_max: int = PULL_COUNT_MAX,
         selector: Selector | str = "*",
         wait: float = 0.0,
-        timeout: float | None = None,  # noqa: ASYNC109 - it is the request's
+        timeout: float | None = None,
     ) -> PullResult:
         """Pull a queue once; for programs that keep their own offsets.
 

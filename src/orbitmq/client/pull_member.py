@@ -75,7 +75,8 @@ class PullMember:
         await self.store.load()
         for subscription in self.subscriptions.values():
             await self.introduce(subscription)
-        self._tasks.append(self.instance.spawn(self._sharing.run()))
+        is_complete = await self._sharing.look()
+        self._tasks.append(self.instance.spawn(self._sharing.run(is_complete=is_complete)))
         if self._settings.auto_commit:
             beat = every(self._settings.commit_interval_s, self.queues.store_done)
             self._tasks.append(self.instance.spawn(beat))

@@ -76,6 +76,12 @@ class PullQueues:
         if self.table.get(pulled.queue) is pulled:
             pulled.pulling = self._instance.spawn(self._pull(pulled, offset))
 
+    async def pull_again(self, topic: str) -> None:
+        """Throw away what is in memory of a topic: its selector is another one now."""
+        for pulled in [each for each in self.table.values() if each.queue.topic == topic]:
+            if pulled.position is not None:
+                await self.restart(pulled, pulled.position)
+
     async def close(self) -> None:
         """Pull nothing any more."""
         await self._stop(self.table.values())
