@@ -3,11 +3,13 @@
 import asyncio
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orbitmq.client.message import ReceivedMessage
 from orbitmq.client.pull_consumer import PullConsumer
+from orbitmq.client.pull_settings import PullConsumerOptions
 from orbitmq.client.pulling import PullStatus
 from orbitmq.client.strategies import AveragelyByCircle
 from orbitmq.client.subscriptions import Selector
@@ -77,8 +79,8 @@ def test_a_poll_gives_one_queues_messages_and_at_most_a_batch(
         fill(system, queue, bodies(9))
 
     async def work() -> None:
-        options = {"from_where": FIRST, "pull_batch_size": 4}
-        async with PullConsumer(system.namesrv, fresh_name("Group"), **options) as consumer:  # type: ignore[arg-type] - a table of options
+        options: PullConsumerOptions = {"from_where": FIRST, "pull_batch_size": 4}
+        async with PullConsumer(system.namesrv, fresh_name("Group"), **options) as consumer:
             await consumer.subscribe(queues[0].topic)
             left = 18
             while left:
@@ -256,14 +258,14 @@ def test_a_paused_queue_gives_nothing_until_it_is_resumed(
     ],
 )
 def test_no_more_is_pulled_than_the_limits_allow_and_nothing_is_lost(
-    system: System, fresh_name: Fresh, limit: dict[str, int]
+    system: System, fresh_name: Fresh, limit: PullConsumerOptions
 ) -> None:
     queue = make_topic(system, fresh_name("Topic"), 1)[0]
     fill(system, queue, bodies(40))
 
     async def work() -> None:
-        options = {"from_where": FIRST, "pull_batch_size": 3, **limit}
-        async with PullConsumer(system.namesrv, fresh_name("Group"), **options) as consumer:  # type: ignore[arg-type] - a table of options
+        options: PullConsumerOptions = {"from_where": FIRST, "pull_batch_size": 3, **limit}
+        async with PullConsumer(system.namesrv, fresh_name("Group"), **options) as consumer:
             await consumer.subscribe(queue.topic)
             pulled = consumer._pulled(queue)
             cache = consumer._running().queues.cache
@@ -283,14 +285,18 @@ def test_commit_stores_behind_what_was_handed_out(system: System, fresh_name: Fr
     fill(system, queue, bodies(10))
 
     async def work() -> None:
-        options = {"from_where": FIRST, "pull_batch_size": 4, "auto_commit": False}
-        async with PullConsumer(system.namesrv, group, **options) as consumer:  # type: ignore[arg-type] - a table of options
+        options: PullConsumerOptions = {
+            "from_where": FIRST,
+            "pull_batch_size": 4,
+            "auto_commit": False,
+        }
+        async with PullConsumer(system.namesrv, group, **options) as consumer:
             await consumer.subscribe(queue.topic)
             await consumer.poll()
             await consumer.commit()
             assert await consumer.committed(queue) == 4
             await consumer.poll()
-        async with PullConsumer(system.namesrv, group, **options) as consumer:  # type: ignore[arg-type] - a table of options
+        async with PullConsumer(system.namesrv, group, **options) as consumer:
             await consumer.subscribe(queue.topic)
             assert (await consumer.poll())[0].queue_offset == 4
 
@@ -304,8 +310,12 @@ def test_auto_commit_stores_what_the_program_came_back_from(
     fill(system, queue, bodies(10))
 
     async def work() -> None:
-        options = {"from_where": FIRST, "pull_batch_size": 4, "commit_interval_s": 0.05}
-        async with PullConsumer(system.namesrv, group, **options) as consumer:  # type: ignore[arg-type] - a table of options
+        options: PullConsumerOptions = {
+            "from_where": FIRST,
+            "pull_batch_size": 4,
+            "commit_interval_s": 0.05,
+        }
+        async with PullConsumer(system.namesrv, group, **options) as consumer:
             await consumer.subscribe(queue.topic)
             await consumer.poll()
             await consumer.poll()
@@ -325,8 +335,8 @@ def test_a_close_consumes_the_last_messages_but_not_after_an_error(
     fill(system, queue, bodies(10))
 
     async def consume() -> None:
-        options = {"from_where": FIRST, "pull_batch_size": 4}
-        async with PullConsumer(system.namesrv, group, **options) as consumer:  # type: ignore[arg-type] - a table of options
+        options: PullConsumerOptions = {"from_where": FIRST, "pull_batch_size": 4}
+        async with PullConsumer(system.namesrv, group, **options) as consumer:
             await consumer.subscribe(queue.topic)
             await consumer.poll()
             await consumer.poll()
@@ -455,9 +465,9 @@ def test_a_queue_that_goes_to_another_member_goes_on_where_it_was(
     fill(system, queue, bodies(9))
 
     async def work() -> None:
-        options = {"from_where": FIRST, "pull_batch_size": 3}
-        first = PullConsumer(system.namesrv, group, **options)  # type: ignore[arg-type] - a table of options
-        second = PullConsumer(system.namesrv, group, **options)  # type: ignore[arg-type] - a table of options
+        options: PullConsumerOptions = {"from_where": FIRST, "pull_batch_size": 3}
+        first = PullConsumer(system.namesrv, group, **options)
+        second = PullConsumer(system.namesrv, group, **options)
         async with first:
             await first.subscribe(queue.topic)
             await first.poll()
@@ -465,7 +475,7 @@ def test_a_queue_that_goes_to_another_member_goes_on_where_it_was(
             async with second:
                 await second.subscribe(queue.topic)
                 await first.unsubscribe(queue.topic)
-                found = []
+                found: list[ReceivedMessage] = []
                 while len(found) < 6:
                     found += await second.poll(0.1)
                 assert [message.queue_offset for message in found] == [3, 4, 5, 6, 7, 8]
@@ -477,8 +487,8 @@ def test_a_topic_that_is_made_later_is_found(system: System, fresh_name: Fresh) 
     topic = fresh_name("Topic")
 
     async def work() -> None:
-        options = {"from_where": FIRST, "rebalance_interval_s": 0.2}
-        async with PullConsumer(system.namesrv, fresh_name("Group"), **options) as consumer:  # type: ignore[arg-type] - a table of options
+        options: PullConsumerOptions = {"from_where": FIRST, "rebalance_interval_s": 0.2}
+        async with PullConsumer(system.namesrv, fresh_name("Group"), **options) as consumer:
             await consumer.subscribe(topic)
             assert consumer.assignment() == []
             queue = make_topic(system, topic, 1)[0]
@@ -551,8 +561,8 @@ def test_a_message_that_is_sent_back_comes_again_with_its_topic(
     fill(system, queue, [b"later"])
 
     async def work() -> None:
-        options = {"from_where": FIRST, "rebalance_interval_s": 0.5}
-        async with PullConsumer(system.namesrv, group, **options) as consumer:  # type: ignore[arg-type] - a table of options
+        options: PullConsumerOptions = {"from_where": FIRST, "rebalance_interval_s": 0.5}
+        async with PullConsumer(system.namesrv, group, **options) as consumer:
             await consumer.subscribe(queue.topic)
             (message,) = await collect(consumer, 1)
             await consumer.send_back(message, delay_level=1)
@@ -573,8 +583,8 @@ def test_a_namespace_is_put_on_and_taken_off(system: System, fresh_name: Fresh) 
     fill(system, queue, [b"inside"])
 
     async def work() -> None:
-        options = {"namespace": "shop", "from_where": FIRST}
-        async with PullConsumer(system.namesrv, fresh_name("Group"), **options) as consumer:  # type: ignore[arg-type] - a table of options
+        options: PullConsumerOptions = {"namespace": "shop", "from_where": FIRST}
+        async with PullConsumer(system.namesrv, fresh_name("Group"), **options) as consumer:
             await consumer.subscribe(topic)
             assert consumer.assignment() == [queue]
             (message,) = await collect(consumer, 1)
@@ -643,10 +653,10 @@ def test_a_refused_expression_is_an_error_of_subscribe(system: System, fresh_nam
     ],
 )
 def test_settings_that_cannot_be_are_refused(
-    group: str, options: dict[str, int], problem: str
+    group: str, options: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(SettingError, match=problem):
-        PullConsumer("127.0.0.1:9876", group, **options)  # type: ignore[arg-type] - a table of options
+        PullConsumer("127.0.0.1:9876", group, **options)
 
 
 def test_without_a_name_server_a_subscription_says_so() -> None:

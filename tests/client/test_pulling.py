@@ -192,7 +192,7 @@ class Asked:
     def __init__(self, instance: Instance, suggested: list[str]) -> None:
         self.requests: list[tuple[str, dict[str, str]]] = []
         self._suggested = suggested
-        instance.remote.ask = self.ask  # type: ignore[method-assign] - nobody listens there
+        instance.remote.ask = self.ask  # type: ignore[method-assign]  # nobody listens there
 
     async def ask(self, address: str, request: Command, **_rest: object) -> Command:
         self.requests.append((address, request.fields))
@@ -255,7 +255,7 @@ def record(**changes: object) -> Record:
         "store_host": V4,
         "properties": encode_properties({"TAGS": "a", "KEYS": "k"}),
     }
-    return Record(**(values | changes))  # type: ignore[arg-type] - a test's table
+    return Record(**(values | changes))  # type: ignore[arg-type]  # a test's table
 
 
 def decoded(
