@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -441,6 +442,7 @@ def test_members_of_a_group_share_queues_and_take_over_from_each_other(
         async with first:
             await first.subscribe(queues[0].topic)
             await collect(first, 12)
+            await first.commit()  # or the second would get them again, as it may
             async with second:
                 await second.subscribe(queues[0].topic)
                 while len(first.assignment()) != 2 or len(second.assignment()) != 2:
@@ -458,6 +460,24 @@ def test_members_of_a_group_share_queues_and_take_over_from_each_other(
     run(work())
 
 
+class Directed:
+    """A strategy of a program's own: one member has everything."""
+
+    name = "DIRECTED"
+
+    def __init__(self) -> None:
+        self.owner = ""
+
+    def allocate(
+        self,
+        group: str,
+        client_id: str,
+        queues: Sequence[MessageQueue],
+        client_ids: Sequence[str],
+    ) -> list[MessageQueue]:
+        return list(queues) if client_id == self.owner else []
+
+
 def test_a_queue_that_goes_to_another_member_goes_on_where_it_was(
     system: System, fresh_name: Fresh
 ) -> None:
@@ -465,20 +485,49 @@ def test_a_queue_that_goes_to_another_member_goes_on_where_it_was(
     fill(system, queue, bodies(9))
 
     async def work() -> None:
-        options: PullConsumerOptions = {"from_where": FIRST, "pull_batch_size": 3}
+        strategy = Directed()
+        options: PullConsumerOptions = {
+            "from_where": FIRST,
+            "pull_batch_size": 3,
+            "strategy": strategy,
+        }
         first = PullConsumer(system.namesrv, group, **options)
         second = PullConsumer(system.namesrv, group, **options)
-        async with first:
+        async with first, second:
+            strategy.owner = first._running().instance.client_id
             await first.subscribe(queue.topic)
+            await second.subscribe(queue.topic)
+            assert second.assignment() == []
             await first.poll()
             await first.poll()
-            async with second:
-                await second.subscribe(queue.topic)
-                await first.unsubscribe(queue.topic)
-                found: list[ReceivedMessage] = []
-                while len(found) < 6:
-                    found += await second.poll(0.1)
-                assert [message.queue_offset for message in found] == [3, 4, 5, 6, 7, 8]
+            strategy.owner = second._running().instance.client_id
+            await first._running().look()
+            assert first.assignment() == []
+            await second._running().look()
+            found = await collect(second, 6)
+            assert [message.queue_offset for message in found] == [3, 4, 5, 6, 7, 8]
+
+    run(work())
+
+
+def test_a_late_store_of_the_last_owner_is_not_undone(system: System, fresh_name: Fresh) -> None:
+    queue, group = make_topic(system, fresh_name("Topic"), 1)[0], fresh_name("Group")
+    fill(system, queue, bodies(9))
+
+    async def work() -> None:
+        options: PullConsumerOptions = {"from_where": FIRST, "pull_batch_size": 3}
+        async with (
+            PullConsumer(system.namesrv, group, **options) as consumer,
+            PullConsumer(system.namesrv, group, instance_name="before") as before,
+        ):
+            await consumer.subscribe(queue.topic)
+            assert len(await consumer.poll()) == 3
+            await before.commit({queue: 5})
+            await consumer.commit()
+            assert await consumer.committed(queue) == 5
+            await collect(consumer, 6)
+            await consumer.commit()
+            assert await consumer.committed(queue) == 9
 
     run(work())
 

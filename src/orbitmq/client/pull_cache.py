@@ -43,6 +43,11 @@ class PulledQueue:
         self.done: int | None = None
         self.committed: int | None = None
         """What the store has, as far as we know."""
+        self.floor = 0
+        """What another member has stored: nothing below it is due."""
+        self.is_settled = False
+        """Whether `floor` is known."""
+        self.began_s = 0.0
         self.pulling: asyncio.Task[None] | None = None
         self.count = 0
         self.size_bytes = 0
@@ -51,8 +56,17 @@ class PulledQueue:
     def begin(self, offset: int) -> None:
         """Be at an offset; what was pulled before is gone."""
         if offset != self.position:
+            self.is_settled = self.position is not None  # a seek is the program's own will
+            self.floor = 0
             self.position = self.done = offset
         self.empty()
+
+    @property
+    def due_offset(self) -> int | None:
+        """What is to be stored; None when nothing is."""
+        if self.done is None or self.done == self.committed or self.done < self.floor:
+            return None
+        return self.done
 
     def empty(self) -> None:
         """Have nothing in memory."""

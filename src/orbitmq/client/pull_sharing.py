@@ -44,6 +44,7 @@ class PullSharing:
         self._settings = settings
         self._subscriptions = subscriptions
         self._queues = queues
+        self._queues.is_shared = not settings.is_broadcasting
         self._wanted = asyncio.Event()
         self._looking = asyncio.Lock()
         self._troubled: set[str] = set()
