@@ -5,6 +5,7 @@ which nothing of them may be left.
 """
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
@@ -57,6 +58,14 @@ def make_topic(system: System, topic: str, queue_count: int) -> list[MessageQueu
         assert made.code == 0, made.remark
     await_topic(system.namesrv, topic, BROKER_NAME)
     return [MessageQueue(topic, BROKER_NAME, number) for number in range(queue_count)]
+
+
+def make_group(system: System, group: str) -> str:
+    """Make a consumer group: 5.x stores no offsets of one that it does not know."""
+    with WireClient(system.broker) as client:
+        made = client.ask(200, json.dumps({"groupName": group}).encode())
+        assert made.code == 0, made.remark
+    return group
 
 
 def fill(

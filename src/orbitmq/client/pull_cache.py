@@ -24,11 +24,23 @@ from orbitmq.wire.bodies_client import MessageQueue
 class _Batch:
     """The messages of one pull that were not handed out yet, and where the next pull began."""
 
-    __slots__ = ("end", "messages")
+    __slots__ = ("end", "messages", "size_bytes")
 
     def __init__(self, messages: list[ReceivedMessage], end: int) -> None:
         self.messages = messages
         self.end = end
+        self.size_bytes = sum([len(message.body) for message in messages])
+
+    def take(self, count_max: int) -> tuple[list[ReceivedMessage], int]:
+        """Give messages and their bytes; they are not in the batch any more."""
+        taken, rest = self.messages, self.messages[count_max:]
+        if not rest:
+            self.messages = []
+            return taken, self.size_bytes
+        taken, self.messages = taken[:count_max], rest
+        size_bytes = sum([len(message.body) for message in taken])
+        self.size_bytes -= size_bytes
+        return taken, size_bytes
 
 
 class PulledQueue:
@@ -76,9 +88,10 @@ class PulledQueue:
     def put(self, messages: list[ReceivedMessage], end: int) -> None:
         """Keep what a pull brought; `end` is where the next one begins."""
         if messages:
-            self._batches.append(_Batch(messages, end))
+            batch = _Batch(messages, end)
+            self._batches.append(batch)
             self.count += len(messages)
-            self.size_bytes += sum(len(message.body) for message in messages)
+            self.size_bytes += batch.size_bytes
         elif self._batches:
             self._batches[-1].end = end
         else:
@@ -89,14 +102,14 @@ class PulledQueue:
     def take(self, count_max: int) -> list[ReceivedMessage]:
         """Hand out messages of the first batch."""
         batch = self._batches[0]
-        taken, batch.messages = batch.messages[:count_max], batch.messages[count_max:]
+        taken, size_bytes = batch.take(count_max)
         if batch.messages:
             self.position = taken[-1].queue_offset + 1
         else:
             self.position = batch.end
             self._batches.popleft()
         self.count -= len(taken)
-        self.size_bytes -= sum(len(message.body) for message in taken)
+        self.size_bytes -= size_bytes
         return taken
 
     @property
