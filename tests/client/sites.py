@@ -5,10 +5,12 @@ which nothing of them may be left.
 """
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+from orbitmq.client.instance import Instance
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.properties import encode_properties
 from tests.behaviour.requests import send_request
@@ -58,6 +60,14 @@ def make_topic(system: System, topic: str, queue_count: int) -> list[MessageQueu
     return [MessageQueue(topic, BROKER_NAME, number) for number in range(queue_count)]
 
 
+def make_group(system: System, group: str) -> str:
+    """Make a consumer group: 5.x stores no offsets of one that it does not know."""
+    with WireClient(system.broker) as client:
+        made = client.ask(200, json.dumps({"groupName": group}).encode())
+        assert made.code == 0, made.remark
+    return group
+
+
 def fill(
     system: System, queue: MessageQueue, bodies: Sequence[bytes], **properties: str
 ) -> list[int]:
@@ -70,3 +80,10 @@ def fill(
             assert sent.code == 0, sent.remark
             offsets.append(int(sent.fields["queueOffset"]))
     return offsets
+
+
+async def send(instance: Instance, queue: MessageQueue, body: bytes, **properties: str) -> None:
+    """Send one message to a queue while other things go on."""
+    text = encode_properties({"WAIT": "true", **properties}).decode()
+    address = await instance.routes.master_address(queue)
+    await instance.remote.ask(address, send_request(queue.topic, body, e=queue.queue_id, i=text))

@@ -12,7 +12,7 @@ from orbitmq.client.offset_stores import BrokerOffsets, FileOffsets, first_offse
 from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import BrokerNotFound, RouteNotFound, StoreError
 from orbitmq.wire.bodies_client import ConsumeFromWhere, MessageQueue
-from tests.client.sites import Fresh, fill, make_topic, run
+from tests.client.sites import Fresh, fill, make_group, make_topic, run
 from tests.foreign.judged import System
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -124,7 +124,7 @@ def test_two_persists_at_once_leave_a_whole_file(tmp_path: Path) -> None:
 
 
 def test_a_broker_keeps_what_is_persisted(system: System, fresh_name: Fresh) -> None:
-    group = fresh_name("Group")
+    group = make_group(system, fresh_name("Group"))
     queues = make_topic(system, fresh_name("Topic"), 2)
     for queue in queues:
         fill(system, queue, [b"1", b"2", b"3", b"4"])
@@ -163,7 +163,7 @@ def test_what_cannot_be_known_is_an_error_not_none(system: System, fresh_name: F
 def test_an_offset_that_cannot_be_stored_does_not_keep_others_back(
     system: System, fresh_name: Fresh
 ) -> None:
-    group = fresh_name("Group")
+    group = make_group(system, fresh_name("Group"))
     queue = make_topic(system, fresh_name("Topic"), 1)[0]
     fill(system, queue, [b"1", b"2", b"3"])
     strange = MessageQueue(queue.topic, "broker-z", 0)

@@ -24,11 +24,23 @@ from orbitmq.wire.bodies_client import MessageQueue
 class _Batch:
     """The messages of one pull that were not handed out yet, and where the next pull began."""
 
-    __slots__ = ("end", "messages")
+    __slots__ = ("end", "messages", "size_bytes")
 
     def __init__(self, messages: list[ReceivedMessage], end: int) -> None:
         self.messages = messages
         self.end = end
+        self.size_bytes = sum([len(message.body) for message in messages])
+
+    def take(self, count_max: int) -> tuple[list[ReceivedMessage], int]:
+        """Give messages and their bytes; they are not in the batch any more."""
+        taken, rest = self.messages, self.messages[count_max:]
+        if not rest:
+            self.messages = []
+            return taken, self.size_bytes
+        taken, self.messages = taken[:count_max], rest
+        size_bytes = sum([len(message.body) for message in taken])
+        self.size_bytes -= size_bytes
+        return taken, size_bytes
 
 
 class PulledQueue:
@@ -43,6 +55,11 @@ class PulledQueue:
         self.done: int | None = None
         self.committed: int | None = None
         """What the store has, as far as we know."""
+        self.floor = 0
+        """What another member has stored: nothing below it is due."""
+        self.is_settled = False
+        """Whether `floor` is known."""
+        self.began_s = 0.0
         self.pulling: asyncio.Task[None] | None = None
         self.count = 0
         self.size_bytes = 0
@@ -50,8 +67,18 @@ class PulledQueue:
 
     def begin(self, offset: int) -> None:
         """Be at an offset; what was pulled before is gone."""
-        self.position = self.done = offset
+        if offset != self.position:
+            self.is_settled = self.position is not None  # a seek is the program's own will
+            self.floor = 0
+            self.position = self.done = offset
         self.empty()
+
+    @property
+    def due_offset(self) -> int | None:
+        """What is to be stored; None when nothing is."""
+        if self.done is None or self.done == self.committed or self.done < self.floor:
+            return None
+        return self.done
 
     def empty(self) -> None:
         """Have nothing in memory."""
@@ -61,9 +88,10 @@ class PulledQueue:
     def put(self, messages: list[ReceivedMessage], end: int) -> None:
         """Keep what a pull brought; `end` is where the next one begins."""
         if messages:
-            self._batches.append(_Batch(messages, end))
+            batch = _Batch(messages, end)
+            self._batches.append(batch)
             self.count += len(messages)
-            self.size_bytes += sum(len(message.body) for message in messages)
+            self.size_bytes += batch.size_bytes
         elif self._batches:
             self._batches[-1].end = end
         else:
@@ -74,14 +102,14 @@ class PulledQueue:
     def take(self, count_max: int) -> list[ReceivedMessage]:
         """Hand out messages of the first batch."""
         batch = self._batches[0]
-        taken, batch.messages = batch.messages[:count_max], batch.messages[count_max:]
+        taken, size_bytes = batch.take(count_max)
         if batch.messages:
             self.position = taken[-1].queue_offset + 1
         else:
             self.position = batch.end
             self._batches.popleft()
         self.count -= len(taken)
-        self.size_bytes -= sum(len(message.body) for message in taken)
+        self.size_bytes -= size_bytes
         return taken
 
     @property
@@ -222,5 +250,4 @@ class PullCache:
         if pulled in self._ready:
             self._ready.remove(pulled)
         pulled.empty()
-        self._handed.discard(pulled)
         self._tell_room()

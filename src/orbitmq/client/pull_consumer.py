@@ -85,7 +85,6 @@ class PullConsumer:
         self._member = member
         try:
             await member.start()
-            await member.look()
         except BaseException:
             await self._end(consumes_last=False)
             raise
@@ -164,6 +163,8 @@ class PullConsumer:
         topic = wrap_namespace(self._settings.namespace, topic)
         chosen = selector_of(selector)
         member = self._member
+        if member is not None:
+            await member.find_route(topic)
         now_ms = member.instance.clock.wall_ms() if member is not None else 1
         subscription = self._subscriptions.get(topic)
         if subscription is None:
@@ -172,6 +173,7 @@ class PullConsumer:
             subscription.change(chosen, now_ms)
         if member is not None:
             await member.introduce(subscription)
+            await member.queues.pull_again(topic)
             await member.look()
 
     async def unsubscribe(self, topic: str) -> None:
@@ -192,6 +194,7 @@ class PullConsumer:
             )
         member = self._running()
         self._is_assigned = True
+        member.queues.is_shared = False
         wanted = [self._full(queue) for queue in queues]
         now_ms = member.instance.clock.wall_ms()
         for topic in {queue.topic for queue in wanted}:
@@ -293,14 +296,13 @@ class PullConsumer:
         Without `offsets`: behind all messages that were handed out. With `offsets`: these, also of
         queues that it does not have. Raises MQError when some could not be stored.
         """
-        member = self._running()
+        queues = self._running().queues
         if offsets is None:
-            member.queues.cache.settle()
-            table = member.queues.table
-            chosen = {each.queue: each.done for each in table.values() if each.done is not None}
+            queues.cache.settle()
+            await queues.store_done()
         else:
             chosen = {self._full(queue): offset for queue, offset in offsets.items()}
-        await member.queues.store_offsets(chosen)
+            await queues.store_offsets(chosen)
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """Give what is stored for the group in a queue; None when there is nothing."""

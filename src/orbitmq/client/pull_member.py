@@ -75,9 +75,10 @@ class PullMember:
         await self.store.load()
         for subscription in self.subscriptions.values():
             await self.introduce(subscription)
-        self._tasks.append(self.instance.spawn(self._sharing.run()))
+        is_complete = await self._sharing.look()
+        self._tasks.append(self.instance.spawn(self._sharing.run(is_complete=is_complete)))
         if self._settings.auto_commit:
-            beat = every(self._settings.commit_interval_s, self.queues.store_done)
+            beat = every(self._settings.commit_interval_s, self.queues.store_by_time)
             self._tasks.append(self.instance.spawn(beat))
 
     async def introduce(self, subscription: Subscription) -> None:
@@ -101,11 +102,7 @@ class PullMember:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        await self.queues.close()
-        if self._settings.auto_commit:
-            if consumes_last:
-                self.queues.cache.settle()
-            await self.queues.store_done()
+        await self.queues.close(consumes_last=consumes_last)
         self.instance.routes.unwatch(self._route_changed)
         await self.instance.remove_consumer(self)
 

@@ -9,7 +9,8 @@ Rules:
 2. A queue that is given away has its `done` stored first, if the consumer stores by itself.
 3. A pull that fails is made again after a second, whatever the reason; the log says it once, and
    once when it works again. Connections that cannot be made have the route asked for again.
-4. Only what has changed is stored: a member that has done nothing moves nobody's offset back.
+4. Only what has changed is stored. A shared queue's last owner may store its offset after we read
+   it, so before our own first store we look again, a while later, and never store less than that.
 """
 
 import asyncio
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
 HALF_HOUR_MS = 1_800_000
+SETTLE_S = 1.0
+"""So long after a queue became ours its last owner may still store its offset."""
 ANSWER_S = 10.0
 """So much longer than a broker holds a pull the client waits for its answer."""
 
@@ -47,6 +50,8 @@ class PullQueues:
         self._settings = settings
         self._from_ms = _from_ms(settings, instance.clock.wall_ms())
         self._troubled: set[str] = set()
+        self.is_shared = False
+        """Whether other members may have the queues before and after us."""
 
     # --- having queues ---
 
@@ -54,6 +59,7 @@ class PullQueues:
         """Have a queue and begin to pull it."""
         if queue not in self.table:
             pulled = self.table[queue] = PulledQueue(queue, subscription)
+            pulled.began_s = self._instance.loop.time()
             pulled.pulling = self._instance.spawn(self._pull_from_store(pulled))
 
     async def remove(self, queues: Iterable[MessageQueue]) -> None:
@@ -64,22 +70,33 @@ class PullQueues:
             self.cache.forget(pulled)
             self._puller.forget(pulled.queue)
         if self._settings.auto_commit:
-            await self.store_done(lost)
+            await self._try_to_store(lost)
         for pulled in lost:
             self.store.remove(pulled.queue)
 
     async def restart(self, pulled: PulledQueue, offset: int) -> None:
         """Go on elsewhere in a queue."""
-        await self._stop([pulled])
+        while pulled.pulling is not None and not pulled.pulling.done():
+            await self._stop([pulled])  # again, if another restart was faster
         self.cache.forget(pulled)
         pulled.begin(offset)
         if self.table.get(pulled.queue) is pulled:
             pulled.pulling = self._instance.spawn(self._pull(pulled, offset))
 
-    async def close(self) -> None:
-        """Pull nothing any more."""
+    async def pull_again(self, topic: str) -> None:
+        """Throw away what is in memory of a topic: its selector is another one now."""
+        for pulled in [each for each in self.table.values() if each.queue.topic == topic]:
+            if pulled.position is not None:
+                await self.restart(pulled, pulled.position)
+
+    async def close(self, *, consumes_last: bool) -> None:
+        """Pull nothing any more, and store offsets if that is ours to do."""
         await self._stop(self.table.values())
         self.cache.wake()
+        if self._settings.auto_commit:
+            if consumes_last:
+                self.cache.settle()
+            await self._try_to_store(self.table.values())
 
     async def _stop(self, queues: Iterable[PulledQueue]) -> None:
         tasks = [pulled.pulling for pulled in queues if pulled.pulling is not None]
@@ -90,35 +107,56 @@ class PullQueues:
 
     # --- offsets ---
 
-    async def store_done(self, queues: Iterable[PulledQueue] | None = None) -> None:
-        """Store how far the program is through with queues; what fails is logged and stays due."""
-        chosen = self.table.values() if queues is None else queues
-        offsets = {each.queue: each.done for each in chosen if each.done is not None}
+    async def store_by_time(self) -> None:
+        """Store what has been due for a while; what fails is logged and stays due."""
+        now_s = self._instance.loop.time()
+        ripe = [
+            each
+            for each in self.table.values()
+            if each.is_settled or now_s - each.began_s >= SETTLE_S
+        ]
+        await self._try_to_store(ripe)
+
+    async def _try_to_store(self, queues: Iterable[PulledQueue]) -> None:
         try:
-            await self.store_offsets(offsets, {each.queue: each for each in chosen})
+            await self.store_done(queues)
             self._worked("offsets")
         except MQError as error:
             self._failed("offsets", f"offsets of group {self._settings.group} wait: {error}")
 
-    async def store_offsets(
-        self,
-        offsets: Mapping[MessageQueue, int],
-        queues: Mapping[MessageQueue, PulledQueue] | None = None,
-    ) -> None:
-        """Store offsets that have changed; raises MQError when some could not be stored."""
-        known = self.table if queues is None else queues
-        due = {
-            queue: offset
-            for queue, offset in offsets.items()
-            if queue not in known or known[queue].committed != offset
-        }
-        for queue, offset in due.items():
-            self.store.update(queue, offset)
+    async def store_done(self, queues: Iterable[PulledQueue] | None = None) -> None:
+        """Store how far the program is through with queues (rule 4).
+
+        Raises MQError when some could not be stored.
+        """
+        chosen = [*(self.table.values() if queues is None else queues)]
+        await asyncio.gather(*(self._settle(each) for each in chosen if not each.is_settled))
+        due = [each for each in chosen if each.due_offset is not None]
+        for pulled in due:
+            self.store.update(pulled.queue, pulled.due_offset or 0)
+        offsets = {pulled.queue: pulled.due_offset for pulled in due}
         if due:
-            await self.store.persist(list(due))
-        for queue, offset in due.items():
-            if queue in known:
-                known[queue].committed = offset
+            await self.store.persist(list(offsets))
+        for pulled in due:
+            pulled.committed = offsets[pulled.queue]
+
+    async def _settle(self, pulled: PulledQueue) -> None:
+        """Look what the store has now (rule 4)."""
+        if pulled.done is None:
+            return
+        if self.is_shared:
+            pulled.committed = await self.store.read(pulled.queue)
+            pulled.floor = pulled.committed or 0
+        pulled.is_settled = True
+
+    async def store_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Store offsets that somebody has chosen, whatever was there before."""
+        for queue, offset in offsets.items():
+            self.store.update(queue, offset)
+        await self.store.persist(list(offsets))
+        for queue, offset in offsets.items():
+            if queue in self.table:
+                self.table[queue].committed = offset
 
     # --- pulling ---
 

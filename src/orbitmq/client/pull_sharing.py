@@ -44,6 +44,7 @@ class PullSharing:
         self._settings = settings
         self._subscriptions = subscriptions
         self._queues = queues
+        self._queues.is_shared = not settings.is_broadcasting
         self._wanted = asyncio.Event()
         self._looking = asyncio.Lock()
         self._troubled: set[str] = set()
@@ -52,12 +53,10 @@ class PullSharing:
         """Look at once."""
         self._wanted.set()
 
-    async def run(self) -> None:
-        """Look whenever it is time, until cancelled."""
+    async def run(self, *, is_complete: bool) -> None:
+        """Look whenever it is time, until cancelled; `is_complete` is what the last look gave."""
         pause_s = SOON_S
         while True:
-            self._wanted.clear()
-            is_complete = await self.look()
             interval_s = self._settings.rebalance_interval_s
             wait_s = interval_s if is_complete else min(pause_s, interval_s)
             pause_s = SOON_S if is_complete else pause_s * 2
@@ -67,6 +66,8 @@ class PullSharing:
                 pause_s = SOON_S
             except TimeoutError:
                 pass
+            self._wanted.clear()
+            is_complete = await self.look()
 
     async def look(self) -> bool:
         """Look at all topics once; give whether everything could be done."""

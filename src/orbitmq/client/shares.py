@@ -18,9 +18,9 @@ from orbitmq.client.instance import Instance
 from orbitmq.client.remote import request
 from orbitmq.client.routes import MASTER_ID, Route
 from orbitmq.client.strategies import AllocateStrategy
-from orbitmq.errors import BrokerNotFound, MQError
+from orbitmq.errors import BrokerNotFound, MQError, RequestFailed
 from orbitmq.wire.bodies_client import ConsumerList, MessageQueue
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.fastjson import read_json
 from orbitmq.wire.headers_client import GetConsumerList
 
@@ -77,6 +77,10 @@ class Shares:
                     address, asked, timeout_s=MEMBERS_TIMEOUT_S
                 )
                 return read_json(answer.body, ConsumerList).consumer_id_list
+            except RequestFailed as error:
+                if error.code == ResponseCode.SYSTEM_ERROR:  # "no consumer for this group"
+                    return []
+                failure = error
             except MQError as error:
                 failure = error
         raise failure or BrokerNotFound("any", route.topic)
