@@ -1,6 +1,7 @@
 """The guide to testing: every example in it is a file, and a pytest of its own runs them all."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def test_the_examples_pass(pytester: pytest.Pytester) -> None:
 def test_a_type_checker_accepts_the_examples(pytester: pytest.Pytester) -> None:
     for name, text in FILES.items():
         (pytester.path / name).write_text(text)
-    result = pytester.run("mypy", "--strict", *FILES)
+    result = pytester.run(sys.executable, "-m", "mypy", "--strict", *FILES)
     assert result.ret == 0, result.stdout.str()
 
 
