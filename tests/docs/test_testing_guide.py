@@ -11,6 +11,7 @@ from orbitmq.config import BrokerSettings
 from orbitmq.testing.parts import MODEST
 
 pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.timeout(300)  # another process starts, on a machine that may be busy
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs/guides/testing.md").read_text()
