@@ -9,6 +9,7 @@ import pytest
 import orbitmq.testing
 
 pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.timeout(300)  # another process starts, on a machine that may be busy
 
 ROOT = Path(__file__).parents[2]
 
