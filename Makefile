@@ -78,6 +78,7 @@ docs: $(VENV)/.dev
 	$(BIN)/python -m tools.settings_page
 	$(BIN)/python -m tools.commands_page
 	$(BIN)/python -m tools.metrics_page
+	$(BIN)/python -m tools.client_page
 
 demo:
 	@echo "make demo: the order stream into Spark does not exist yet; it comes with the Spark pipeline." >&2; exit 1

@@ -17,9 +17,7 @@ with PullConsumer(namesrv, group="first_consumer") as consumer:
     consumer.assign(queues)
     for queue in queues:
         consumer.seek_to_begin(queue)
-    received = 0
-    for message in consumer:
-        print("received", message.body.decode())
-        received += 1
-        if received == 3:
+    for number, received in enumerate(consumer, 1):
+        print("received", received.body.decode())
+        if number == 3:
             break

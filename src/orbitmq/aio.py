@@ -26,6 +26,7 @@ from orbitmq.client.strategies import (
 )
 from orbitmq.client.subscriptions import Selector
 from orbitmq.wire.bodies_client import ConsumeFromWhere, MessageModel, MessageQueue
+from orbitmq.wire.sysflag import Compression
 from orbitmq.world.tls import TlsClientSettings
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "AveragelyByCircle",
     "ByConfig",
     "ByMachineRoom",
+    "Compression",
     "ConsistentHash",
     "ConsumeContext",
     "ConsumeFromWhere",
