@@ -49,12 +49,16 @@ class ServerFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server; `ready_s` is the time from its start to its ready line."""
+    """A running server; `ready_s` is the time from its start to its ready line.
+
+    `namesrv` is the address of its name server, empty when it has none.
+    """
 
     name: str
     port: int
     pids: tuple[int, ...]
     ready_s: float
+    namesrv: str = ""
 
 
 @contextmanager
@@ -124,7 +128,8 @@ def _started(
         # Of several process ids the last is the broker's.
         pid = int(ready["pids"].split(",")[-1]) if "pids" in ready else process.pid
         port = int(ready["broker"].rpartition(":")[2])
-        yield Server(name, port, (pid,), time.monotonic() - begin)
+        ready_s = time.monotonic() - begin
+        yield Server(name, port, (pid,), ready_s, ready.get("namesrv", ""))
 
 
 def _await_ready(
