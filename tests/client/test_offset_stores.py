@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from orbitmq.client.offset_stores import BrokerOffsets, FileOffsets, first_offse
 from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import BrokerNotFound, RouteNotFound, StoreError
 from orbitmq.wire.bodies_client import ConsumeFromWhere, MessageQueue
+from orbitmq.wire.command import Command
 from tests.client.sites import Fresh, fill, make_group, make_topic, run
 from tests.foreign.judged import System
 
@@ -156,6 +158,27 @@ def test_what_cannot_be_known_is_an_error_not_none(system: System, fresh_name: F
                 await store.read(MessageQueue(queue.topic, "broker-z", 0))
             with pytest.raises(RouteNotFound):
                 await store.read(MessageQueue(fresh_name("Gone"), "broker-a", 0))
+
+    run(work())
+
+
+def test_no_offset_is_none_and_asked_for_within_five_seconds(
+    system: System, fresh_name: Fresh
+) -> None:
+    queue = make_topic(system, fresh_name("Topic"), 1)[0]
+    asked: list[float | None] = []
+
+    async def answer(_address: str, _request: Command, **options: Any) -> Command:
+        asked.append(options["timeout_s"])
+        assert 22 in options["expected"]
+        return Command(22, remark="Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first")
+
+    async def work() -> None:
+        async with joined(system) as instance:
+            await instance.routes.find(queue.topic)
+            instance.remote.ask = answer  # type: ignore[method-assign,assignment]  # queues here are young
+            assert await BrokerOffsets(instance, "group").read(queue) is None
+            assert (asked, instance.settings.request_timeout_s) == ([None], 5.0)
 
     run(work())
 

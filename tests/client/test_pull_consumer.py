@@ -2,17 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 from orbitmq.client.message import ReceivedMessage
+from orbitmq.client.offset_stores import Remembered
 from orbitmq.client.pull_consumer import PullConsumer
-from orbitmq.client.pull_settings import PullConsumerOptions
+from orbitmq.client.pull_settings import PullConsumerOptions, PullConsumerSettings
 from orbitmq.client.pulling import PullStatus
-from orbitmq.client.strategies import AveragelyByCircle
+from orbitmq.client.strategies import Averagely, AveragelyByCircle
 from orbitmq.client.subscriptions import Selector
 from orbitmq.errors import (
     ClientStateError,
@@ -419,6 +420,59 @@ def test_broadcasting_members_get_everything_and_keep_offsets_in_a_file(
     assert len(list(tmp_path.glob(f".rocketmq_offsets/*@one/{group}/offsets.json"))) == 1
 
 
+class Kept(Remembered):
+    """A store of a program's own."""
+
+    def __init__(self, kept: dict[MessageQueue, int]) -> None:
+        super().__init__()
+        self._kept = kept
+
+    async def load(self) -> None:
+        pass
+
+    async def read(self, queue: MessageQueue) -> int | None:
+        return self._kept.get(queue)
+
+    async def persist(self, queues: Collection[MessageQueue]) -> None:
+        self._kept.update({queue: self._offsets[queue] for queue in queues})
+
+
+def test_a_program_may_bring_its_own_store(system: System, fresh_name: Fresh) -> None:
+    queue = make_topic(system, fresh_name("Topic"), 1)[0]
+    fill(system, queue, bodies(6))
+    kept = {queue: 2}
+
+    async def work() -> None:
+        group = fresh_name("Group")
+        async with PullConsumer(system.namesrv, group, offset_store=Kept(kept)) as consumer:
+            await consumer.subscribe(queue.topic)
+            assert [message.body for message in await collect(consumer, 4)] == bodies(4, 2)
+
+    run(work())
+    assert kept == {queue: 6}
+
+
+def test_a_new_broadcasting_group_begins_at_the_end_also_of_a_young_queue(
+    system: System, fresh_name: Fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    queue = make_topic(system, fresh_name("Topic"), 1)[0]
+    fill(system, queue, bodies(3))
+
+    async def work() -> None:
+        consumer = PullConsumer(
+            system.namesrv, fresh_name("Group"), message_model=MessageModel.BROADCASTING
+        )
+        assert consumer.settings.instance_name == "DEFAULT"
+        async with consumer:
+            await consumer.subscribe(queue.topic)
+            while consumer.position(queue) is None:
+                assert await consumer.poll(0.05) == []
+            assert consumer.position(queue) == 3
+
+    run(work())
+
+
 # --- sharing ---
 
 
@@ -506,6 +560,59 @@ def test_a_queue_that_goes_to_another_member_goes_on_where_it_was(
             await second._running().look()
             found = await collect(second, 6)
             assert [message.queue_offset for message in found] == [3, 4, 5, 6, 7, 8]
+
+    run(work())
+
+
+def test_a_strategy_that_fails_leaves_things_as_they_are_and_other_topics_alone(
+    system: System, fresh_name: Fresh, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = (make_topic(system, fresh_name("Topic"), 1)[0] for _ in range(2))
+
+    class Moody(Averagely):
+        def allocate(
+            self,
+            group: str,
+            client_id: str,
+            queues: Sequence[MessageQueue],
+            client_ids: Sequence[str],
+        ) -> list[MessageQueue]:
+            if queues[0] == first and told:
+                raise KeyError("a mistake of the program")
+            return super().allocate(group, client_id, queues, client_ids)
+
+    told: list[str] = []
+
+    async def work() -> None:
+        consumer = PullConsumer(
+            system.namesrv,
+            fresh_name("Group"),
+            strategy=Moody(),
+            queue_listener=lambda topic, _all, _mine: told.append(topic),
+        )
+        async with consumer:
+            await consumer.subscribe(first.topic)
+            await consumer.subscribe(second.topic)
+            assert consumer.assignment() == sorted([first, second])
+            assert told == [first.topic, second.topic]
+
+    run(work())
+    assert f"sharing the queues of topic {first.topic} failed; they stay" in caplog.text
+
+
+def test_queues_of_a_topic_that_is_not_wanted_any_more_are_dropped(
+    system: System, fresh_name: Fresh
+) -> None:
+    first, second = (make_topic(system, fresh_name("Topic"), 1)[0] for _ in range(2))
+
+    async def work() -> None:
+        async with PullConsumer(system.namesrv, fresh_name("Group")) as consumer:
+            await consumer.subscribe(first.topic)
+            await consumer.subscribe(second.topic)
+            await consumer.unsubscribe(first.topic)
+            assert consumer.assignment() == [second]
+            await send(consumer._running().instance, second, b"still")
+            assert [message.body for message in await collect(consumer, 1)] == [b"still"]
 
     run(work())
 
@@ -688,6 +795,21 @@ def test_a_refused_expression_is_an_error_of_subscribe(system: System, fresh_nam
                 await consumer.subscribe(queue.topic, Selector.sql("price >>> 3"))
 
     run(work())
+
+
+def test_defaults_are_those_of_the_originals_lite_pull_consumer() -> None:
+    settings = PullConsumer("127.0.0.1:9876", "group").settings
+    assert (settings.pull_batch_size, settings.pull_wait_s) == (10, 20.0)
+    assert (settings.messages_max, settings.queue_messages_max) == (10_000, 1000)
+    assert (settings.queue_bytes_max, settings.queue_span_max) == (100 * 2**20, 2000)
+    assert (settings.auto_commit, settings.commit_interval_s) == (True, 5.0)
+    assert (settings.poll_timeout_s, settings.rebalance_interval_s) == (5.0, 20.0)
+    assert settings.strategy.name == "AVG"
+
+
+def test_each_option_has_a_setting_of_its_name() -> None:
+    options = set(get_type_hints(PullConsumerOptions))
+    assert options | {"namesrv", "group"} == set(PullConsumerSettings.__struct_fields__)
 
 
 @pytest.mark.parametrize(

@@ -148,9 +148,12 @@ def test_a_held_pull_is_answered_when_a_message_comes(system: System, fresh_name
     run(work())
 
 
-def test_filter_hooks_see_messages_and_choose(system: System, fresh_name: Fresh) -> None:
+def test_filter_hooks_choose_of_what_the_tags_let_through(
+    system: System, fresh_name: Fresh
+) -> None:
     queue = make_topic(system, fresh_name("Topic"), 1)[0]
-    fill(system, queue, [b"1", b"2", b"3"])
+    fill(system, queue, [b"1", b"2", b"3"], TAGS="Aa")
+    fill(system, queue, [b"5"], TAGS="BB")
     seen: list[tuple[int, MessageQueue]] = []
 
     def odd(messages: list[ReceivedMessage], given: MessageQueue) -> list[ReceivedMessage]:
@@ -161,7 +164,7 @@ def test_filter_hooks_see_messages_and_choose(system: System, fresh_name: Fresh)
         async with joined(system) as instance:
             puller = Puller(instance, fresh_name("Group"))
             puller.filter_hooks.append(odd)
-            result = await puller.pull(queue, subscription(queue), 0, sends_expression=True)
+            result = await puller.pull(queue, subscription(queue, "Aa"), 0, sends_expression=True)
             assert [message.body for message in result.messages] == [b"1", b"3"]
             assert seen == [(3, queue)]
 
