@@ -124,7 +124,7 @@ class _Member:
         namesrv = ["--namesrv", self._namesrv] if self._namesrv else []
         self._child = await start_child([*self._plan.command(), *namesrv])
         line = await self._child.line()
-        if not line.startswith(READY):
+        if line is None or not line.startswith(READY):
             code = await self._child.wait()
             raise StartFailed(
                 f"{self._plan.name} ended with exit code {code} before it was ready; its last "

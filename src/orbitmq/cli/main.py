@@ -8,9 +8,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from orbitmq.cli import broker, namesrv, store, up, version
+from orbitmq.cli import broker, namesrv, run, store, up, version
 
-NOUNS = (up, namesrv, broker, store, version)
+NOUNS = (up, namesrv, broker, store, run, version)
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -125,23 +125,23 @@ class Reloader:
         self._folder = folder
         self._files: Files = SystemFiles()
         self._child: Child | None = None
-        self._watching: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> str:
         """Start it the first time; give the line that says what is watched."""
+        before = source_times(self._files, self._folder)
         await self._start_child()
-        self._watching = asyncio.create_task(self._watch())
+        self._tasks.append(asyncio.create_task(self._watch(before)))
         return f"ready reload={self._folder}"
 
     async def stop(self) -> None:
         """Stop watching, and the application."""
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._stop_child()
 
-    async def _watch(self) -> None:
-        before = source_times(self._files, self._folder)
+    async def _watch(self, before: dict[Path, int]) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
             now = await asyncio.to_thread(source_times, self._files, self._folder)
@@ -152,18 +152,23 @@ class Reloader:
                 await self._start_child()
 
     async def _start_child(self) -> None:
-        self._child = await start_child(self._command)
-        line = await self._child.line()
-        if line:
-            say(line)
-        else:
-            code = await self._child.wait()
-            logger.error("the application ended with exit code %d; waiting for a change", code)
+        self._child = child = await start_child(self._command)
+        self._tasks = [task for task in self._tasks if not task.done()]
+        self._tasks.append(asyncio.create_task(_show(child)))
 
     async def _stop_child(self) -> None:
         if self._child is not None:
             self._child.terminate()
             await self._child.wait()
+
+
+async def _show(child: Child) -> None:
+    """Show what the application prints, its ready line included, and say when it ends."""
+    while (line := await child.line()) is not None:
+        say(line)
+    code = await child.wait()
+    if code:
+        logger.error("the application ended with exit code %d; waiting for a change", code)
 
 
 def source_times(files: Files, folder: Path) -> dict[Path, int]:

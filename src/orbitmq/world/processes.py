@@ -29,10 +29,11 @@ class Child:
         """Its process id."""
         return self._process.pid
 
-    async def line(self) -> str:
-        """Give the next line of its standard output; empty when there are no more."""
+    async def line(self) -> str | None:
+        """Give the next line of its standard output; None when there are no more."""
         output = self._process.stdout
-        return (await output.readline()).decode().rstrip("\n") if output is not None else ""
+        line = await output.readline() if output is not None else b""
+        return line.decode(errors="replace").rstrip("\n") if line else None
 
     def terminate(self) -> None:
         """Ask it to stop; nothing when it has ended."""
