@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from benchmarks.client import HEARTBEAT, Client, consumer_heartbeat
-from benchmarks.in_process import NOW_MS, frame
+from benchmarks.frames import NOW_MS, frame
 from benchmarks.loads import PULL_COUNT, QUEUE_COUNT, SQL, SQL_TOPIC, LoadFailed
 from benchmarks.servers import Server
 

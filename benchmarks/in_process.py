@@ -2,23 +2,29 @@
 
 In: frames as a Java client writes them. Out: microseconds per message for sends and pulls, the
 least of several repetitions by `process_time`, which other processes disturb little: the check to
-run before and after a change (`python -m benchmarks.in_process`).
+run before and after a change (`python -m benchmarks.in_process`). The last figure is the whole way
+through a broker, one frame a read: see whole_turns.py.
 """
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from benchmarks import whole_turns
+from benchmarks.frames import (
+    GROUP,
+    NOW_MS,
+    PULL_COUNT,
+    QUEUE_COUNT,
+    TOPIC,
+    pull_frame,
+    send_frame,
+)
 from orbitmq.core import CoreState, LogTail, Origin, Queue, Topic, handle_one_read
 
-TOPIC, GROUP = "BenchmarkTest", "benchmark_consumer"
-QUEUE_COUNT = 4
 FRAMES_PER_CALL = 16
-PULL_COUNT = 32
 REPETITIONS = 7
 REPETITION_S = 0.25
-NOW_MS = 1_700_000_000_000
 ORIGIN = Origin(b"\x7f\0\0\1\0\0\x12\x34", b"\x7f\0\0\1\0\0\x2a\x9f")
 
 
@@ -29,34 +35,6 @@ class CoreFigures:
     name: str
     us_per_message: float
     us_per_request: float
-
-
-def frame(code: int, fields: dict[str, str], body: bytes, opaque: int) -> bytes:
-    """A request as the Java client writes it: JSON header, keys in its order."""
-    command = {"code": code, "extFields": fields, "flag": 0, "language": "JAVA"}
-    command |= {"opaque": opaque, "serializeTypeCurrentRPC": "JSON", "version": 431}
-    header = json.dumps(command, separators=(",", ":")).encode()
-    length = 4 + len(header) + len(body)
-    return length.to_bytes(4, "big") + len(header).to_bytes(4, "big") + header + body
-
-
-def send_frame(number: int, body_size: int) -> bytes:
-    """Send of one message to the queues in turn, under the short names of code 310."""
-    key = f"7F00000100002A139A550001E240{number:04X}"
-    fields = {"a": "benchmark_producer", "b": TOPIC, "c": "TBW102", "d": "4"}
-    fields |= {"e": str(number % QUEUE_COUNT), "f": "0", "g": str(NOW_MS), "h": "0"}
-    fields["i"] = f"UNIQ_KEY\x01{key}\x02WAIT\x01true\x02TAGS\x01TagA\x02"
-    fields |= {"j": "0", "k": "false", "l": "0", "m": "false", "n": "broker-a"}
-    return frame(310, fields, b"x" * body_size, 1_000_000_000 + number)
-
-
-def pull_frame(number: int) -> bytes:
-    """Pull of 32 messages from the beginning of a queue, everything subscribed."""
-    fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": str(number % QUEUE_COUNT)}
-    fields |= {"queueOffset": "0", "maxMsgNums": str(PULL_COUNT), "sysFlag": "6"}
-    fields |= {"commitOffset": "0", "suspendTimeoutMillis": "15000", "subscription": "*"}
-    fields |= {"subVersion": str(NOW_MS), "expressionType": "TAG"}
-    return frame(11, fields, b"", 1_000_000_000 + number)
 
 
 def new_state() -> CoreState:
@@ -123,7 +101,7 @@ def least_us(call: Callable[[], int], repetitions: int, repetition_s: float) -> 
 def measure(
     repetitions: int = REPETITIONS, repetition_s: float = REPETITION_S
 ) -> list[CoreFigures]:
-    """Sends and pulls with bodies of 1 KB and 100 B."""
+    """Sends and pulls with bodies of 1 KB and 100 B, and sends that come one by one."""
     figures = []
     for kind, make_call in (("send", send_call), (f"pull of {PULL_COUNT}", pull_call)):
         for size, name in ((1024, "1 KB"), (100, "100 B")):
@@ -133,12 +111,14 @@ def measure(
                 raise RuntimeError(f"the core leaves a {kind} to others; the benchmark is stale")
             us = least_us(call, repetitions, repetition_s)
             figures.append(CoreFigures(f"{kind}, {name}", us / messages, us / FRAMES_PER_CALL))
+    us = whole_turns.least_us(repetitions, repetition_s)
+    figures.append(CoreFigures(whole_turns.NAME, us, us))
     return figures
 
 
 if __name__ == "__main__":
     for found in measure():
         print(
-            f"{found.name:<20} {found.us_per_message:7.3f} us/message "
+            f"{found.name:<50} {found.us_per_message:7.3f} us/message "
             f"{found.us_per_request:7.2f} us/request"
         )

@@ -179,7 +179,7 @@ def to_json(report: Report) -> dict[str, object]:
 
 def _core_line(figures: CoreFigures) -> str:
     return (
-        f"  {figures.name:<18} {figures.us_per_message:8.3f} us/msg"
+        f"  {figures.name:<50} {figures.us_per_message:8.3f} us/msg"
         f" {figures.us_per_request:8.2f} us/request"
     )
 

@@ -25,7 +25,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from benchmarks import store_bare
-from benchmarks.in_process import NOW_MS, ORIGIN
+from benchmarks.frames import NOW_MS
+from benchmarks.in_process import ORIGIN
 from benchmarks.machine import touch_free_memory
 from benchmarks.many_queues import Watch, open_store, run_step
 from benchmarks.store_bare import BareFiles, BareLog

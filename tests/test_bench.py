@@ -100,7 +100,7 @@ def test_the_quick_form_prints_the_table_and_writes_json(
     for (load, server), row in rows.items():
         assert row["messages_per_s"] > 0, (load, server)
         assert any(load in line and server in line for line in done.stdout.splitlines())
-    assert len(report["core"]) == 4
+    assert len(report["core"]) == 5
     assert len(report["store"]) == 14
     assert all(one["us"] > 0 and one["to_bare"] > 0 for one in report["store"])
     assert any(cost["name"] == "open after a kill" for cost in report["many"])
@@ -310,5 +310,6 @@ def test_the_core_is_measured_on_frames_that_it_handles_itself() -> None:
     found = in_process.measure(repetitions=1, repetition_s=0.001)
     assert [one.name for one in found] == [
         *("send, 1 KB", "send, 100 B", "pull of 32, 1 KB", "pull of 32, 100 B"),
+        "send, 1 KB, one frame a read, 64 connections",
     ]
     assert all(one.us_per_request >= one.us_per_message > 0 for one in found)

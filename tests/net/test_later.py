@@ -244,7 +244,7 @@ def test_a_connection_owed_many_answers_is_paused_until_half_of_them_are_given(r
             await until(lambda: len(handle.laters) >= 4)
             assert len(handle.laters) == 4  # the read had six
             assert site.traffic.pauses.value == 1
-            assert site.connection().is_blocked
+            assert site.connection().is_blocked()
             for request, later in handle.laters[:2]:
                 later.answer(reply_to(request))
             assert [(await client.answer()).opaque for _ in range(2)] == [0, 1]

@@ -205,7 +205,7 @@ class Context:
         self, connection: Connection, data: bytes, start: int
     ) -> tuple[int, Frame | None]:
         """Let the hot core handle what it can of one read (net's ReadFrames)."""
-        core, tail = self.core, self.core.tail
+        core, tail, turn = self.core, self.core.tail, self._turn
         origin = self._origins.get(connection) or self.origin(connection)
         now_ms = self.clock.wall_ms()
         self.overload.note_read()
@@ -218,11 +218,14 @@ class Context:
             self._hot_pulls.value += pulls
             connection.traffic.frames.value += sends + pulls
             if sends:  # pulls beside others' sends show what is readable: they do not wait
-                self.stage_answers(connection, answers)
+                self._staged.append((connection, answers, True))
+                if not turn.is_requested:
+                    turn.request()
             elif answers:
                 connection.send_parts(answers)
-            is_all = used in (start, len(data))  # else the core stopped at its own limit
-            if is_all or unknown is not None or connection.is_blocked:
+            # Else the core stopped at its own limit, and there is more for it.
+            is_all = unknown is not None or used == len(data) or used == start
+            if is_all or connection.is_blocked():
                 return used, unknown
             start = used
 

@@ -69,8 +69,10 @@ class Overload:
         self._turn = turn
         self._now_s = clock.monotonic_s
         self._settings = settings
-        self._began_s = self._late_s = 0.0
-        """When the first read of this turn was, 0 before it; and from when on it is too long."""
+        self._began_s = 0.0
+        """When the first read of this turn was."""
+        self._late_s = -math.inf
+        """When to look: at the first read of a turn, and when the turn has lasted too long."""
         self._is_behind = False
         self._short_of_memory = ""
         self._memory_default = int(allowed_bytes() * MEMORY_SHARE)
@@ -102,17 +104,23 @@ class Overload:
     def note_read(self) -> None:
         """Note that input is about to be handled; call it once per read."""
         now_s = self._now_s()
-        if not self._began_s:
+        if now_s > self._late_s:
+            self._look_at_turn(now_s)
+
+    def _look_at_turn(self, now_s: float) -> None:
+        """Begin a turn, or be behind in it."""
+        if self._late_s == -math.inf:
             self._began_s = now_s
             self._late_s = now_s + self._patience_s()
             self._turn.request()
-        elif now_s > self._late_s and not self._is_behind:
+        else:
             self._is_behind = True
+            self._late_s = math.inf
             self._store.note_busy(self._short_of_memory or self._behind_text(now_s))
 
     def end_turn(self) -> None:
         """Begin anew: the next read is the first of another turn."""
-        self._began_s = 0.0
+        self._late_s = -math.inf
         if self._is_behind:
             self._is_behind = False
             self._store.note_busy(self._short_of_memory)

@@ -178,6 +178,11 @@ def handle_one_read(
     position, end = start, len(data)
     while end - position >= 8:
         length, header_size = _PREFIX.unpack_from(data, position)
+        if header_size in origin.shapes and known.credit >= 0:
+            position, count = take_known(state, data, position, origin, answers)
+            sends += count
+            if count:
+                continue
         if header_size > HEADER_SIZE_MAX or not header_size <= length - 4 <= FRAME_SIZE_MAX - 8:
             break  # a binary header (its type is in the upper byte), too much, or no frame at all
         frame_end = position + 4 + length
@@ -186,11 +191,6 @@ def handle_one_read(
             return tuple.__new__(
                 ReadResult, (position, answers, tail.end_offset, tail.grown, None, sends, pulls)
             )
-        if header_size in origin.shapes and known.credit >= 0:
-            position, count = take_known(state, data, position, origin, answers)
-            sends += count
-            if count:
-                continue
         body_start = position + 8 + header_size
         header = data[position + 8 : body_start]
         if header.startswith(_PULL):

@@ -21,7 +21,7 @@ import struct
 from functools import lru_cache
 
 from orbitmq.core.checksum import crc32
-from orbitmq.core.state import CREDIT_MAX, ENTRY, CoreState, Head, Origin, Rest, Shape
+from orbitmq.core.state import CREDIT_MAX, ENTRY, CoreState, Origin, Shape
 from orbitmq.wire.frame import FRAME_SIZE_MAX
 from orbitmq.wire.record import BLANK_SIZE
 
@@ -95,120 +95,86 @@ def take_known(
     state: CoreState, data: bytes, position: int, origin: Origin, answers: list[bytes | memoryview]
 ) -> tuple[int, int]:
     """Handle the known sends from `position` on; give where they end and how many they are."""
-    known = state.known
+    known, tail = state.known, state.tail
     if known.store_id != state.store_id:
         known.forget_others(state.store_id)
-    tail = state.tail
-    is_refused = tail.refusal or tail.store_ms < state.send_from_ms
-    found = [] if is_refused else _recognise(state, data, position, origin.shapes)
-    count = _stage(state, data, found, origin, answers) if found else 0
+    count = 0
+    if not tail.refusal and tail.store_ms >= state.send_from_ms:
+        position, count = _take_all(state, data, position, origin, answers)
     if not count:
         known.credit -= MISS_COST
-        return position, 0
-    if known.credit < CREDIT_MAX:
+    elif known.credit < CREDIT_MAX:
         known.credit += count
-    return found[count - 1][-1], count
+    return position, count
 
 
-_Found = tuple[Head, Rest, bytes, bytes, int, int, int]
-"""Head, rest, unique id, opaque, born time; where the body begins, where it ends."""
+def _take_all(
+    state: CoreState, data: bytes, position: int, origin: Origin, answers: list[bytes | memoryview]
+) -> tuple[int, int]:
+    """Stage the messages up to the first whose header is not known, or that is not to be taken.
 
-
-def _recognise(
-    state: CoreState, data: bytes, position: int, shapes: dict[int, Shape]
-) -> list[_Found]:
-    """Give the whole frames from `position` on, up to the first whose header is not known."""
-    known, end, body_size_max = state.known, len(data), state.body_size_max
-    heads, rests = known.heads, known.rests
-    last_born, born_ms = b"", 0
-    all_found: list[_Found] = []
+    In one go: a read may bring one message only, and then each step between costs as much.
+    """
+    tail, topics, end, body_size_max = state.tail, state.topics, len(data), state.body_size_max
+    shapes, heads, rests = origin.shapes, state.known.heads, state.known.rests
+    staged, grown, keyed, store_ms = tail.staged, tail.grown, tail.keyed, tail.store_ms
+    file_end = tail.end_offset - tail.end_offset % tail.file_size + tail.file_size - BLANK_SIZE
+    last_born, born_ms, count = b"", 0, 0
     while end - position >= 8:
         length, header_size = _PREFIX.unpack_from(data, position)
         shape = shapes.get(header_size)
-        body_start, frame_end = position + 8 + header_size, position + 4 + length
-        if shape is None or frame_end > end or length > _LENGTH_MAX:
-            break
-        if not body_start <= frame_end <= body_start + body_size_max:
+        start, frame_end = position + 8 + header_size, position + 4 + length
+        if shape is None or not start <= frame_end <= end or length > _LENGTH_MAX:
             break
         unpack, opaque_least, opaque_most = shape
         head, born, middle, unique, rest, opaque, last = unpack(data, position + 8)
         route, form = heads.get(head), rests.get(rest)
         if route is None or form is None or middle != _MIDDLE or not unique.isalnum():
             break
-        is_number = opaque.isdigit() and opaque_least <= opaque <= opaque_most
-        if not is_number or last != form[-1]:
+        if last != form[-1] or not opaque.isdigit() or not opaque_least <= opaque <= opaque_most:
             break
         if born != last_born:  # many messages have the same millisecond
             if not born.isdigit() or born < _BORN_LEAST:
                 break
             last_born, born_ms = born, int(born)
-        all_found.append((route, form, unique, opaque, born_ms, body_start, frame_end))
-        position = frame_end
-    return all_found
-
-
-def _stage(
-    state: CoreState,
-    data: bytes,
-    all_found: list[_Found],
-    origin: Origin,
-    answers: list[bytes | memoryview],
-) -> int:
-    """Stage the messages with their answers; give how many, up to one that is not to be taken."""
-    tail, topics = state.tail, state.topics
-    staged, store_ms, fixed_size = tail.staged, tail.store_ms, origin.fixed_size
-    constant = origin.born_host + store_ms.to_bytes(8, "big") + origin.constant_end
-    file_end = tail.end_offset - tail.end_offset % tail.file_size + tail.file_size - BLANK_SIZE
-    pieces: list[bytes] = []
-    for head, rest, unique, opaque, born_ms, body_start, body_end in all_found:
-        name, queue_id, sys_flag, template = head
-        properties_size, mark, stored, code, _ = rest
+        name, queue_id, sys_flag, template = route
+        properties_size, mark, stored, code, _ = form
         topic = topics.get(name)
         queue = topic.queues.get(queue_id) if topic is not None and topic.is_plain else None
         if topic is None or queue is None or queue_id >= topic.send_queue_count:
             break
-        body, topic_field, log_offset = (
-            data[body_start:body_end],
-            queue.topic_field,
-            tail.end_offset,
-        )
-        size = fixed_size + len(body) + len(topic_field) + properties_size
-        if log_offset + size > file_end:
-            break  # `append` begins the next file
-        crc, flags, offset = (
-            crc32(body) & 0x7FFFFFFF,
-            sys_flag | origin.host_bits,
-            queue.next_offset,
-        )
+        body, log_offset, offset = data[start:frame_end], tail.end_offset, queue.next_offset
+        size = origin.fixed_size + len(body) + len(queue.topic_field) + properties_size
+        if len(body) > body_size_max or log_offset + size > file_end:
+            break  # where the file ends, `append` begins the next one
         staged += origin.pack_known(
             size,
             queue.magic,
-            crc,
+            crc32(body) & 0x7FFFFFFF,
             queue_id,
-            0,
             offset,
             log_offset,
-            flags,
+            sys_flag | origin.host_bits,
             born_ms,
-            constant,
+            origin.born_host,
+            store_ms,
+            origin.store_host,
             len(body),
         )
         # Growing in small steps costs less than putting them together first.
         staged += body
-        staged += topic_field
+        staged += queue.topic_field
         staged += mark
         staged += unique
         staged += stored
         tail.end_offset = log_offset + size
-        tail.grown.add(queue)
-        tail.keyed.append((queue.topic, log_offset, store_ms, unique))
+        tail.staged_count += 1
+        grown.add(queue)
+        keyed.append((queue.topic, log_offset, store_ms, unique))
         queue.entries += ENTRY.pack(log_offset, size, code)
         queue.put_bytes += size
         queue.next_offset = offset + 1
         answer = template % (log_offset, offset, opaque)
-        pieces += (PREFIXES[len(answer)], answer)
-    count = len(pieces) // 2
-    tail.staged_count += count
-    if count:
-        answers.append(b"".join(pieces))
-    return count
+        answers.append(PREFIXES[len(answer)] + answer)
+        position, count = frame_end, count + 1
+    return position, count

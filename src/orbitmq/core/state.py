@@ -12,7 +12,7 @@ Rules:
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -27,8 +27,9 @@ ENTRY = struct.Struct(">qiq")
 """A queue entry: log offset, record size, tags code."""
 
 ENTRY_SIZE = ENTRY.size
-_FIRST_TRY_SIZE = 12
-"""Reconsume times and prepared offset."""
+KNOWN_ZEROS = ("flag", "reconsume_times", "prepared_offset")
+"""Fields that are 0 in the record of a known send; see `plain_known`."""
+
 REGION_CHARS_MAX = 64
 
 GOT_MAX = 10_000
@@ -198,7 +199,6 @@ class Origin:
 
     __slots__ = (
         "born_host",
-        "constant_end",
         "fixed_size",
         "host_bits",
         "pack",
@@ -213,12 +213,10 @@ class Origin:
         self.host_bits = (BORN_HOST_V6 if len(born_host) > 8 else 0) | (
             STORE_HOST_V6 if len(store_host) > 8 else 0
         )
-        head = _head_with_whole_hosts(self.host_bits)
+        head = _head(self.host_bits)
         self.pack: Callable[..., bytes] = head.pack
-        self.pack_known: Callable[..., bytes] = _head_with_constant(self.host_bits).pack
-        """The same with all that lies between born time and body size as one piece of bytes."""
-        self.constant_end = store_host + bytes(_FIRST_TRY_SIZE)
-        """What that piece ends with: the store host, then zeros, for it is the first try."""
+        self.pack_known: Callable[..., bytes] = _head(self.host_bits, KNOWN_ZEROS).pack
+        """The same without KNOWN_ZEROS."""
         self.fixed_size = head.size + 2
         """The record without body, topic field and properties."""
         self.shapes: dict[int, Shape] = {}
@@ -226,20 +224,20 @@ class Origin:
         """
 
 
-def _head_with_whole_hosts(host_bits: int) -> struct.Struct:
-    """Give the fixed fields of a record with each address and its port as one piece of bytes."""
-    fields = [field for field in layout_of(host_bits).fields if not field.name.endswith("_port")]
-    codes = (f"{field.size + 4}s" if field.name.endswith("_ip") else field.code for field in fields)
+def _head(host_bits: int, zeros: Collection[str] = ()) -> struct.Struct:
+    """Give the fixed fields of a record, each address and its port as one piece of bytes.
+
+    Fields named in `zeros` are 0 and not given.
+    """
+    codes = []
+    for field in layout_of(host_bits).fields:
+        if field.name in zeros:
+            codes.append(f"{field.size}x")
+        elif field.name.endswith("_ip"):
+            codes.append(f"{field.size + 4}s")
+        elif not field.name.endswith("_port"):
+            codes.append(field.code)
     return struct.Struct(">" + "".join(codes))
-
-
-def _head_with_constant(host_bits: int) -> struct.Struct:
-    """Give the fixed fields of a record with all between born time and body size as one piece."""
-    fields = layout_of(host_bits).fields
-    first = [field.name for field in fields].index("born_ip")
-    size = sum(field.size for field in fields[first:-1])
-    codes = [field.code for field in fields[:first]]
-    return struct.Struct(">" + "".join(codes) + f"{size}s" + fields[-1].code)
 
 
 Head = tuple[str, int, int, bytes]

@@ -52,7 +52,7 @@ ReadFrames = Callable[["Connection", bytes, int], tuple[int, Frame | None]]
 """Handles frames of `data` from a position on by itself and sends their answers.
 
 It gives (position, frame): all before `position` is handled; `frame` is the first one it does not
-know (it ends at `position`), or None when no whole frame is left or `connection.is_blocked`. It
+know (it ends at `position`), or None when no whole frame is left or `connection.is_blocked()`. It
 never handles a frame behind the unknown one. It adds what it handled to `connection.traffic`.
 """
 
@@ -67,6 +67,16 @@ def cut_next(connection: "Connection", data: bytes, position: int) -> tuple[int,
 
 class Connection(Stream):
     """One connection, in either direction."""
+
+    __slots__ = (
+        "_calls",
+        "_decoder",
+        "_handle",
+        "_header_size_max",
+        "_is_let_through",
+        "_laters",
+        "_read_frames",
+    )
 
     def __init__(
         self,
@@ -151,8 +161,9 @@ class Connection(Stream):
 
     # --- what was read ---
 
-    def _take(self, data: bytes) -> None:
-        data = self._decoder.take(data)
+    def _take(self, data: bytes) -> bool:
+        if self._decoder.held_bytes:
+            data = self._decoder.take(data)
         position = 0
         try:
             while True:
@@ -161,27 +172,21 @@ class Connection(Stream):
                     break
                 self.traffic.frames.value += 1
                 self._handle_frame(frame)
-                if self.is_blocked:
+                if self.is_blocked():
                     break
-            if position:
+            if position:  # else a read that was let through goes on with the rest of its frame
                 self._pace.frames += 1
-            self._keep(data, position)
+                self._is_let_through = False
+            if self.is_blocked():
+                self._halt(data[position:])
+            elif position < len(data):
+                self._decoder.hold(data, position)
         except RemoteProtocolError as error:
             self._refuse(error)
         except Exception:  # a bug of ours: where the next frame begins is not known any more
             logger.exception("handling input of %s failed", self.peer)
             self.close("internal-error")
-
-    def _keep(self, data: bytes, position: int) -> None:
-        """Keep what is not handled: whole frames while blocked, else the beginning of one."""
-        if self.closed:
-            return
-        if position:  # with the beginning of a frame only, the read that was let through goes on
-            self._is_let_through = False
-        if self.is_blocked:
-            self._halt(data[position:])
-        elif position < len(data):
-            self._decoder.hold(data, position)
+        return self._decoder.held_bytes > 0
 
     def _handle_frame(self, frame: Frame) -> None:
         command = decode_command(frame, self._header_size_max)
@@ -261,7 +266,6 @@ class Connection(Stream):
         super().connection_made(transport)
         self.calls.peer = self.peer
 
-    @property
     def is_blocked(self) -> bool:
         """Whether no further frame is to be handled for now."""
         is_flooded = self._is_undrained or self._out_bytes > self.limits.output_pause_bytes

@@ -46,6 +46,43 @@ read 32 of them before it looks at another connection."""
 class Stream(asyncio.Protocol):
     """The bytes of one connection, accepted or dialled."""
 
+    __slots__ = (
+        "_backlog",
+        "_closed_s",
+        "_drained",
+        "_is_dialled",
+        "_is_dropped",
+        "_is_finished",
+        "_is_first_read",
+        "_is_going_on",
+        "_is_halted",
+        "_is_lost",
+        "_is_resting",
+        "_is_touched",
+        "_is_undrained",
+        "_out",
+        "_out_bytes",
+        "_pace",
+        "_preamble",
+        "_proxies",
+        "_server_tls",
+        "_tls",
+        "_tls_ready",
+        "_transport",
+        "_turn",
+        "_watch",
+        "born_s",
+        "close_reason",
+        "closed",
+        "held_bytes",
+        "limits",
+        "local_address",
+        "on_close",
+        "peer",
+        "peer_address",
+        "traffic",
+    )
+
     _transport: asyncio.Transport
     _pace: Pace
 
@@ -70,17 +107,12 @@ class Stream(asyncio.Protocol):
         self._is_first_read = not is_dialled
         self._proxies = watch.proxies
         self._preamble = b""
-        self._is_resting = False
-        self._is_lost = False
-        self._is_finished = False
-        self._is_dropped = False
+        self._is_lost = self._is_finished = self._is_dropped = False
         self._backlog = b""
-        self._is_halted = False
-        self._is_going_on = False
+        self._is_halted = self._is_going_on = self._is_resting = False
         self._out: Parts = []
         self._out_bytes = 0
-        self._is_touched = False
-        self._is_undrained = False
+        self._is_touched = self._is_undrained = False
         self._drained: asyncio.Future[None] | None = None
         self._closed_s = 0.0
 
@@ -94,8 +126,11 @@ class Stream(asyncio.Protocol):
         """Give itself."""
 
     @abstractmethod
-    def _take(self, data: bytes) -> None:
-        """Handle opened input; what must wait is given to `_halt`."""
+    def _take(self, data: bytes) -> bool:
+        """Handle opened input; what must wait is given to `_halt`.
+
+        Gives whether the beginning of a frame is held until the rest of it comes.
+        """
 
     @abstractmethod
     def _begun_bytes(self) -> int:
@@ -129,7 +164,8 @@ class Stream(asyncio.Protocol):
         if self._is_finished:
             return
         self._out += parts
-        self._out_bytes += sum(map(len, parts))
+        # Of clients that send one by one, each is answered by one piece.
+        self._out_bytes += len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
         if not self._is_touched and parts:
             self._is_touched = True
             self._turn.touch(self)
@@ -199,7 +235,7 @@ class Stream(asyncio.Protocol):
         if self.closed:
             return
         self._pace.moves += 1
-        size = len(data)
+        size, is_begun = len(data), False
         self.traffic.received.value += size
         if self._is_first_read:
             data = self._begin(data)
@@ -208,10 +244,10 @@ class Stream(asyncio.Protocol):
         if self._is_halted:
             self._backlog += data
         elif data:
-            self._take(data)
+            is_begun = self._take(data)
         if self._tls is not None and self._tls.is_ended:
             self.close("peer")
-        if self.held_bytes or self._begun_bytes() or self._backlog or self._preamble:
+        if is_begun or self.held_bytes or self._backlog or self._preamble:
             self.measure()
         if size >= WHOLE_READ_BYTES and not self._is_resting and not self._is_halted:
             self._rest()
@@ -268,10 +304,9 @@ class Stream(asyncio.Protocol):
 
     # --- back-pressure ---
 
-    @property
+    @abstractmethod
     def is_blocked(self) -> bool:
         """Whether no further input is to be handled for now."""
-        return self.closed or (not self._is_dialled and self._has_unread_output)
 
     @property
     def _has_unread_output(self) -> bool:
@@ -280,7 +315,7 @@ class Stream(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Stop reading: the peer does not read (called by the transport)."""
         self._is_undrained = True
-        if not self._is_halted and not self.closed and not self._is_dialled:
+        if not self._is_halted and not self._is_dialled:
             self._halt(b"")
 
     def resume_writing(self) -> None:
@@ -292,6 +327,9 @@ class Stream(asyncio.Protocol):
             self._go_on_soon()
 
     def _halt(self, unhandled: bytes) -> None:
+        """Keep what is not handled, and read no more; nothing is kept after the end."""
+        if self.closed:
+            return
         self._is_halted = True
         self._backlog += unhandled
         self.traffic.pauses.value += 1
@@ -299,13 +337,13 @@ class Stream(asyncio.Protocol):
 
     def _go_on_soon(self) -> None:
         """Handle what was kept, in a later call: a transport may be in the middle of a write."""
-        if not self._is_going_on and not self.is_blocked:
+        if not self._is_going_on and not self.is_blocked():
             self._is_going_on = True
             self._turn.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         self._is_going_on = False
-        if self.is_blocked:
+        if self.is_blocked():
             return
         self._is_halted = False
         backlog, self._backlog = self._backlog, b""

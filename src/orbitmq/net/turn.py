@@ -36,7 +36,8 @@ class Turn:
         self.loop = loop
         self._steps: list[Callable[[], None]] = []
         self._touched: list[Written] = []
-        self._is_requested = False
+        self.is_requested = False
+        """Whether the end of this turn is asked for already."""
 
     def before_write(self, step: Callable[[], None]) -> None:
         """Run `step` at the end of every turn, before any output and after earlier steps."""
@@ -45,13 +46,13 @@ class Turn:
     def touch(self, connection: Written) -> None:
         """Note that a connection has output; it calls this once a turn."""
         self._touched.append(connection)
-        if not self._is_requested:
+        if not self.is_requested:
             self.request()
 
     def request(self) -> None:
         """Have the turn finished even if there is no output."""
-        if not self._is_requested:
-            self._is_requested = True
+        if not self.is_requested:
+            self.is_requested = True
             self.loop.call_soon(self.finish)
 
     def finish(self) -> None:
@@ -61,16 +62,18 @@ class Turn:
                 step()
         except Exception:
             logger.exception("a step before writing failed; no answer of this turn is sent")
-            self._take_touched(lambda connection: connection.drop("internal-error"))
+            for connection in self._take_touched():
+                connection.drop("internal-error")
             return
-        self._take_touched(lambda connection: connection.write_turn())
-
-    def _take_touched(self, deal: Callable[[Written], None]) -> None:
-        touched, self._touched = self._touched, []
-        self._is_requested = False  # from here on a touch belongs to the next turn
-        for connection in touched:
+        for connection in self._take_touched():
             try:
-                deal(connection)
+                connection.write_turn()
             except Exception:
                 logger.exception("output to %s failed", connection)
                 connection.drop("internal-error")
+
+    def _take_touched(self) -> list[Written]:
+        """Give the connections that have output; from here on a touch belongs to the next turn."""
+        touched, self._touched = self._touched, []
+        self.is_requested = False
+        return touched

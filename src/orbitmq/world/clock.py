@@ -33,9 +33,8 @@ class SystemClock:
         """Milliseconds since 1970; may jump."""
         return time.time_ns() // 1_000_000
 
-    def monotonic_s(self) -> float:
-        """Seconds since some fixed moment; never goes back."""
-        return time.monotonic()
+    monotonic_s = staticmethod(time.monotonic)
+    """Seconds since some fixed moment; never goes back. Read once per read: a call less counts."""
 
     def file_stamp(self, wall_ms: int) -> int:
         """Give local time as the number yyyyMMddHHmmssSSS: what index files are called by."""
