@@ -27,6 +27,7 @@ from orbitmq.errors import (
 )
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.bodies_namesrv import BrokerData
+from orbitmq.wire.properties import parse_properties
 from tests.client.producing import run
 from tests.client.scripted import CLOSE, JUNK, SILENT, TOPIC, Cluster, scripted
 from tests.net.running import HOST, PATIENCE_S, until
@@ -186,6 +187,35 @@ def test_nobody_there_is_a_certain_failure_and_the_other_broker_is_used() -> Non
                 assert [type(error) for _, error in caught.value.attempts] == [ConnectFailed]
                 with pytest.raises(SendFailed, match="no connection"):
                     await producer.send_oneway(MESSAGE, queue=MessageQueue(TOPIC, "a0", 0))
+
+    run(main())
+
+
+def test_send_dials_again_and_a_oneway_message_is_never_tried_again() -> None:
+    async def main() -> None:
+        with socket.socket() as taken:  # bound, but refuses all
+            taken.bind((HOST, 0))
+            async with scripted([]) as cluster, producer_of(cluster) as producer:
+                route = cluster.route()
+                route.broker_datas[0].broker_addrs[0] = f"{HOST}:{taken.getsockname()[1]}"
+                cluster.namesrv.routes[TOPIC] = route
+                with pytest.raises(SendFailed) as told:
+                    await producer.send_oneway(MESSAGE)
+                assert len(told.value.attempts) == 1
+                with pytest.raises(SendFailed) as sent:
+                    await producer.send(MESSAGE)
+                assert len(sent.value.attempts) == 3
+
+    run(main())
+
+
+def test_a_message_that_is_sent_again_keeps_its_id() -> None:
+    async def main() -> None:
+        async with scripted([CLOSE, 14]) as cluster, producer_of(cluster) as producer:
+            result = await producer.send(MESSAGE)
+            (broker,) = cluster.brokers
+            found = [parse_properties(sent.fields["i"])["UNIQ_KEY"] for sent in broker.sends]
+            assert found == [result.message_id] * 3
 
     run(main())
 
