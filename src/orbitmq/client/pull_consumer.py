@@ -23,15 +23,11 @@ from orbitmq.client.pull_cache import PulledQueue
 from orbitmq.client.pull_member import PullMember, QueuesChanged
 from orbitmq.client.pull_settings import PullConsumerOptions, PullConsumerSettings, pull_settings
 from orbitmq.client.pulling import PULL_COUNT_MAX, FilterHook, PullResult
-from orbitmq.client.remote import request
 from orbitmq.client.subscriptions import Selector, Subscription, selector_of
 from orbitmq.errors import ClientStateError, LocalProtocolError
 from orbitmq.wire.bodies_client import MessageQueue
-from orbitmq.wire.codes import RequestCode
-from orbitmq.wire.headers_client import SendMessageBack
 from orbitmq.wire.names import check_topic, retry_topic, wrap_namespace
 
-SEND_BACK_TIMEOUT_S = 5.0
 PULL_TIMEOUT_S = 10.0
 """How long `pull` waits for its answer, on top of what the broker may hold it."""
 
@@ -379,21 +375,7 @@ class PullConsumer:
         1 to 18 are levels as in Message, -1 makes it a dead letter at once. Raises RequestFailed
         when the broker refuses.
         """
-        member = self._running()
-        header = SendMessageBack(
-            log_offset=message.log_offset,
-            consumer_group=self._group,
-            delay_level=delay_level,
-            origin_msg_id=message.offset_id,
-            origin_topic=message.queue.topic,
-            unit_mode=self._settings.unit_mode,
-            max_reconsume_times=self._settings.max_reconsume_times,
-        )
-        await member.instance.remote.ask(
-            await member.instance.routes.master_address(message.queue),
-            request(RequestCode.CONSUMER_SEND_MSG_BACK, header),
-            timeout_s=SEND_BACK_TIMEOUT_S,
-        )
+        await self._running().sending_back.ask_broker(message, delay_level)
 
     # --- names ---
 

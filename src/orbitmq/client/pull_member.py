@@ -14,18 +14,18 @@ import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping
 
-import msgspec
-
 from orbitmq.client.instance import Instance, every
 from orbitmq.client.offset_stores import BrokerOffsets, FileOffsets, OffsetStore
 from orbitmq.client.pull_queues import PullQueues
 from orbitmq.client.pull_settings import PullConsumerSettings
 from orbitmq.client.pull_sharing import PullSharing
 from orbitmq.client.pulling import Puller
+from orbitmq.client.running_info import CLIENT_VERSION, RunningInfo
+from orbitmq.client.sending_back import SendingBack
 from orbitmq.client.subscription_checks import check_expression
 from orbitmq.client.subscriptions import Subscription
 from orbitmq.errors import RequestFailed, RouteNotFound
-from orbitmq.wire.bodies_client import ConsumerData, ConsumeType, MessageQueue, SubscriptionData
+from orbitmq.wire.bodies_client import ConsumerData, ConsumeType, MessageQueue
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.fastjson import write_json
 from orbitmq.wire.record import Record
@@ -33,15 +33,6 @@ from orbitmq.wire.record import Record
 log = logging.getLogger(__name__)
 
 QueuesChanged = Callable[[str, list[MessageQueue]], None]
-
-
-class _RunningInfo(msgspec.Struct, rename="camel"):
-    """The answer to 307; a pull consumer has no figures, as in the original."""
-
-    properties: dict[str, str]
-    subscription_set: list[SubscriptionData]
-    mq_table: dict[str, str] = {}
-    status_table: dict[str, str] = {}
 
 
 class PullMember:
@@ -61,6 +52,9 @@ class PullMember:
         self.store = settings.offset_store or _own_store(instance, group, settings)
         self.queues = PullQueues(instance, self.puller, self.store, settings)
         self._sharing = PullSharing(instance, group, settings, subscriptions, self.queues)
+        self.sending_back = SendingBack(
+            instance, group, settings.max_reconsume_times, unit_mode=settings.unit_mode
+        )
         self._settings = settings
         self._tasks: list[asyncio.Task[None]] = []
         self._watched: dict[str, tuple[set[MessageQueue], list[QueuesChanged]]] = {}
@@ -176,17 +170,20 @@ class PullMember:
         }
 
     def running_info(self) -> bytes:
-        """Give the body that answers 307."""
+        """Give the body that answers 307; a pull consumer has no figures, as in the original."""
         properties = {
             "PROP_CONSUME_TYPE": ConsumeType.CONSUME_ACTIVELY.name,
             "PROP_CONSUMER_START_TIMESTAMP": str(self._start_ms),
             "PROP_NAMESERVER_ADDR": ";".join(self.instance.name_servers.addresses),
             "PROP_CONSUMEORDERLY": "false",
             "PROP_THREADPOOL_CORE_SIZE": "0",
-            "PROP_CLIENT_VERSION": "V4_9_7",
+            "PROP_CLIENT_VERSION": CLIENT_VERSION,
         }
         subscriptions = [each.data() for each in self.subscriptions.values()]
-        return write_json(_RunningInfo(properties, subscriptions), standard=True)
+        info = RunningInfo(
+            properties=properties, subscription_set=subscriptions, mq_table={}, status_table={}
+        )
+        return write_json(info, standard=False)
 
     async def consume_directly(self, record: Record, broker_name: str) -> bytes:
         """Refuse: there is no handler to give it to (309)."""

@@ -17,6 +17,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 
+from orbitmq.client.consumer_settings import from_ms
 from orbitmq.client.instance import Instance
 from orbitmq.client.offset_stores import OffsetStore, first_offset
 from orbitmq.client.pull_cache import PullCache, PulledQueue
@@ -29,7 +30,6 @@ from orbitmq.wire.bodies_client import MessageQueue
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-HALF_HOUR_MS = 1_800_000
 SETTLE_S = 1.0
 """So long after a queue became ours its last owner may still store its offset."""
 ANSWER_S = 10.0
@@ -48,7 +48,7 @@ class PullQueues:
         self._instance = instance
         self._puller = puller
         self._settings = settings
-        self._from_ms = _from_ms(settings, instance.clock.wall_ms())
+        self._from_ms = from_ms(settings.from_time_s, instance.clock.wall_ms())
         self._troubled: set[str] = set()
         self.is_shared = False
         """Whether other members may have the queues before and after us."""
@@ -241,8 +241,3 @@ class PullQueues:
         if what in self._troubled:
             self._troubled.discard(what)
             log.info("%s: it works again", what)
-
-
-def _from_ms(settings: PullConsumerSettings, now_ms: int) -> int:
-    from_s = settings.from_time_s
-    return now_ms - HALF_HOUR_MS if from_s is None else round(from_s * 1000)

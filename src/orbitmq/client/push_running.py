@@ -38,7 +38,6 @@ from orbitmq.client.push_pulls import PushPulls
 from orbitmq.client.push_settings import PushConsumerSettings
 from orbitmq.client.queue_locks import RENEW_S
 from orbitmq.client.rebalancing import Rebalancing
-from orbitmq.client.remote import request
 from orbitmq.client.running_info import (
     RESULT_LATER,
     RESULT_SUCCESS,
@@ -47,11 +46,10 @@ from orbitmq.client.running_info import (
     Told,
 )
 from orbitmq.client.sending_back import SendingBack
+from orbitmq.client.subscription_checks import check_expression
 from orbitmq.client.subscriptions import Subscription
 from orbitmq.errors import RouteNotFound
-from orbitmq.wire.bodies_client import TAG, ConsumerData, ConsumeType, MessageQueue
-from orbitmq.wire.bodies_filter import CheckClient
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.bodies_client import ConsumerData, ConsumeType, MessageQueue
 from orbitmq.wire.fastjson import write_json
 from orbitmq.wire.names import is_retry_topic, unwrap_namespace, wrap_namespace
 from orbitmq.wire.record import Record
@@ -78,7 +76,9 @@ class RunningPush:
         self.group = wrap_namespace(settings.namespace, settings.group)
         self.subscriptions = subscriptions
         self.figures = Figures(instance.clock)
-        self.sending_back = SendingBack(instance, self.group, settings)
+        self.sending_back = SendingBack(
+            instance, self.group, settings.reconsume_times_max, unit_mode=settings.unit_mode
+        )
         store = settings.offset_store
         if store is None:
             store = (
@@ -163,22 +163,12 @@ class RunningPush:
         server answers or the broker refuses the expression.
         """
         try:
-            route = await self.instance.routes.find(subscription.topic)
+            await self.instance.routes.find(subscription.topic)
         except RouteNotFound as error:
             if not is_retry_topic(subscription.topic):
                 log.warning("%s. It is consumed as soon as it is there", error)
             return
-        if subscription.selector.kind == TAG or not route.subscribe_queues:
-            return
-        body = CheckClient(
-            client_id=self.instance.client_id,
-            group=self.group,
-            subscription_data=subscription.data(),
-        )
-        await self.instance.remote.ask(
-            await self.instance.routes.address(route.subscribe_queues[0]),
-            request(RequestCode.CHECK_CLIENT_CONFIG, body=write_json(body, standard=True)),
-        )
+        await check_expression(self.instance, self.group, subscription)
 
     async def close(self, *, is_failing: bool) -> None:
         """Come to an orderly end (rule 2); `is_failing`: an exception is under way."""

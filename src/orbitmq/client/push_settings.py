@@ -10,28 +10,26 @@ Rules:
    in a file that is named after it, and would be lost with a new name at each start.
 """
 
-import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
+from orbitmq.client.consumer_settings import (
+    DEFAULT_INSTANCE,
+    MIB,
+    QueueListener,
+    Range,
+    check_group_of,
+    check_ranges,
+)
 from orbitmq.client.offset_stores import OffsetStore
 from orbitmq.client.settings import ClientOptions, ClientSettings, settings_from
 from orbitmq.client.strategies import AllocateStrategy, Averagely
-from orbitmq.errors import SettingError
-from orbitmq.wire.bodies_client import ConsumeFromWhere, MessageModel, MessageQueue
-from orbitmq.wire.names import group_fault, wrap_namespace
+from orbitmq.wire.bodies_client import ConsumeFromWhere, MessageModel
 
-MIB = 1_048_576
-DEFAULT_GROUP = "DEFAULT_CONSUMER"
-DEFAULT_INSTANCE = "DEFAULT"
 RECONSUME_TIMES_MAX = 16
 """How often a concurrent consumer gets a message again, unless it says otherwise."""
 ORDERLY_RECONSUME_TIMES_MAX = 2**31 - 1
-
-QueueListener = Callable[[str, list[MessageQueue], list[MessageQueue]], None]
-"""Called with a topic, all its queues and the consumer's own, whenever its own have changed."""
 
 
 class PushConsumerOptions(ClientOptions, total=False):
@@ -157,45 +155,30 @@ class PushConsumerSettings(ClientSettings, frozen=True, kw_only=True):
         return ORDERLY_RECONSUME_TIMES_MAX if self.is_orderly else RECONSUME_TIMES_MAX
 
 
-class _Range(NamedTuple):
-    lowest: float
-    highest: float
-
-
 _RANGES = {
-    "consume_threads": _Range(1, 1000),
-    "consume_batch_size": _Range(1, 1024),
-    "consume_timeout_s": _Range(0.1, 86_400),
-    "max_reconsume_times": _Range(0, 2**31 - 1),
-    "suspend_queue_s": _Range(0.01, 30),
-    "pull_batch_size": _Range(1, 1024),
-    "pull_interval_s": _Range(0, 65.535),
-    "queue_messages_max": _Range(1, 65_535),
-    "queue_bytes_max": _Range(1, 1024 * MIB),
-    "queue_span_max": _Range(1, 65_535),
-    "topic_messages_max": _Range(1, 6_553_500),
-    "topic_bytes_max": _Range(1, 102_400 * MIB),
-    "commit_interval_s": _Range(0.05, 3600),
-    "rebalance_interval_s": _Range(0.1, 3600),
-    "close_timeout_s": _Range(0, 86_400),
+    "consume_threads": Range(1, 1000),
+    "consume_batch_size": Range(1, 1024),
+    "consume_timeout_s": Range(0.1, 86_400),
+    "max_reconsume_times": Range(0, 2**31 - 1),
+    "suspend_queue_s": Range(0.01, 30),
+    "pull_batch_size": Range(1, 1024),
+    "pull_interval_s": Range(0, 65.535),
+    "queue_messages_max": Range(1, 65_535),
+    "queue_bytes_max": Range(1, 1024 * MIB),
+    "queue_span_max": Range(1, 65_535),
+    "topic_messages_max": Range(1, 6_553_500),
+    "topic_bytes_max": Range(1, 102_400 * MIB),
+    "commit_interval_s": Range(0.05, 3600),
+    "rebalance_interval_s": Range(0.1, 3600),
+    "close_timeout_s": Range(0, 86_400),
 }
 
 
 def push_settings(namesrv: str | None, group: str, options: dict[str, Any]) -> PushConsumerSettings:
     """Give checked settings; raises SettingError for what cannot be used."""
     settings = settings_from(PushConsumerSettings, options, namesrv=namesrv or "", group=group)
-    if not group or group == DEFAULT_GROUP:
-        raise SettingError(
-            "a consumer needs a group of its own: its members share messages, so give it the name "
-            'of your service, as in PushConsumer(group="billing")'
-        )
-    fault = group_fault(wrap_namespace(settings.namespace, group))
-    if fault is not None:
-        raise SettingError(fault)
-    for name, (lowest, highest) in _RANGES.items():
-        value = getattr(settings, name)
-        if value is not None and not (lowest <= value <= highest and math.isfinite(value)):
-            raise SettingError(f"{name}={value}: it may be from {lowest:g} to {highest:g}")
+    check_group_of("PushConsumer", group, settings.namespace)
+    check_ranges(settings, _RANGES)
     if settings.is_broadcasting and not settings.instance_name:
         return msgspec.structs.replace(settings, instance_name=DEFAULT_INSTANCE)
     return settings

@@ -18,29 +18,24 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 
 from orbitmq.client.committing import Commits
+from orbitmq.client.consumer_settings import from_ms
 from orbitmq.client.instance import Instance
 from orbitmq.client.offset_stores import first_offset
 from orbitmq.client.process_queue import ProcessQueue
 from orbitmq.client.push_settings import PushConsumerSettings
 from orbitmq.client.queue_locks import VALID_S, QueueLocks
-from orbitmq.client.remote import request
-from orbitmq.client.routes import MASTER_ID, Route
+from orbitmq.client.shares import Shares
 from orbitmq.client.subscriptions import Subscription
-from orbitmq.errors import BrokerNotFound, MQError, RouteNotFound
-from orbitmq.wire.bodies_client import ConsumerList, MessageQueue
-from orbitmq.wire.codes import RequestCode
-from orbitmq.wire.fastjson import read_json
-from orbitmq.wire.headers_client import GetConsumerList
+from orbitmq.errors import MQError, RouteNotFound
+from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.names import is_retry_topic
 
 log = logging.getLogger(__name__)
 
-MEMBERS_TIMEOUT_S = 3.0
 SOON_S = 0.5
 """So long after something could not be done it is tried again; twice as long each time."""
 RELEASE_S = 3.0
 """So long a close waits for queues that are being given away."""
-HALF_HOUR_MS = 1_800_000
 
 Changed = Callable[[str, list[MessageQueue], list[MessageQueue]], None]
 
@@ -69,13 +64,16 @@ class Rebalancing:
         """Called with a queue that is not ours any more."""
         self._instance = instance
         self._group = group
+        self._shares = Shares(
+            instance, group, None if settings.is_broadcasting else settings.strategy
+        )
         self._settings = settings
         self._subscriptions = subscriptions
         self._commits = commits
         self._clock = instance.clock
         self._wanted = asyncio.Event()
         self._troubled: set[str] = set()
-        self._from_ms = _from_ms(settings, instance.clock.wall_ms())
+        self._from_ms = from_ms(settings.from_time_s, instance.clock.wall_ms())
         self._releases: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
@@ -131,11 +129,10 @@ class Rebalancing:
     # --- one topic ---
 
     async def _balance_topic(self, topic: str) -> bool:
-        route = await self._instance.routes.find(topic)
-        queues = sorted(route.subscribe_queues)
-        mine = await self._share(route, queues)
-        if mine is None:
+        share = await self._shares.find(topic)
+        if share is None:
             return False
+        queues, mine = share.queues, share.mine
         kept = set(mine)
         lost = [
             each
@@ -148,39 +145,6 @@ class Rebalancing:
         if lost or gained:
             self._tell_changed(topic, queues, mine)
         return gained == len(wanted)
-
-    async def _share(self, route: Route, queues: list[MessageQueue]) -> list[MessageQueue] | None:
-        """Give our queues; None while it cannot be said."""
-        if self._settings.is_broadcasting or not queues:
-            return queues
-        members = sorted(await self._members(route))
-        client_id = self._instance.client_id
-        if client_id not in members:
-            log.info("the members of group %s do not include us; telling brokers", self._group)
-            await self._instance.heartbeat()
-            return None
-        return self._settings.strategy.allocate(self._group, client_id, queues, members)
-
-    async def _members(self, route: Route) -> list[str]:
-        """Ask for the client ids of the group: any broker of the topic knows them."""
-        brokers = [data.broker_addrs for data in route.data.broker_datas if data.broker_addrs]
-        if not brokers:
-            raise BrokerNotFound("any", route.topic)
-        first = self._instance.chance.below(len(brokers))
-        asked = request(
-            RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerList(consumer_group=self._group)
-        )
-        failure: MQError | None = None
-        for addresses in brokers[first:] + brokers[:first]:
-            address = addresses.get(MASTER_ID) or addresses[min(addresses)]
-            try:
-                answer = await self._instance.remote.ask(
-                    address, asked, timeout_s=MEMBERS_TIMEOUT_S
-                )
-                return read_json(answer.body, ConsumerList).consumer_id_list
-            except MQError as error:
-                failure = error
-        raise failure or BrokerNotFound("any", route.topic)
 
     def _tell_changed(
         self, topic: str, queues: list[MessageQueue], mine: list[MessageQueue]
@@ -349,8 +313,3 @@ def is_locking(settings: PushConsumerSettings) -> bool:
 def _has_ended(process_queue: ProcessQueue) -> bool:
     """Whether nobody pulls a queue any more that is ours: it is to be begun again."""
     return process_queue.puller is not None and process_queue.puller.done()
-
-
-def _from_ms(settings: PushConsumerSettings, now_ms: int) -> int:
-    from_s = settings.from_time_s
-    return now_ms - HALF_HOUR_MS if from_s is None else round(from_s * 1000)

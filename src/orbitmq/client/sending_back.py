@@ -14,7 +14,6 @@ import logging
 
 from orbitmq.client.instance import INNER_PRODUCER_GROUP, Instance
 from orbitmq.client.message import ReceivedMessage
-from orbitmq.client.push_settings import PushConsumerSettings
 from orbitmq.client.remote import request
 from orbitmq.client.settings import LANGUAGE
 from orbitmq.errors import BrokerNotFound, MQError, RouteNotFound
@@ -38,16 +37,18 @@ DEAD_LETTER_LEVEL = -1
 class SendingBack:
     """Returns messages for one consumer group."""
 
-    def __init__(self, instance: Instance, group: str, settings: PushConsumerSettings) -> None:
+    def __init__(
+        self, instance: Instance, group: str, times_max: int, *, unit_mode: bool = False
+    ) -> None:
         self._instance = instance
         self._group = group
-        self._times_max = settings.reconsume_times_max
-        self._unit_mode = settings.unit_mode
+        self._times_max = times_max
+        self._unit_mode = unit_mode
 
     async def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> bool:
         """Have a message come again, or with DEAD_LETTER_LEVEL never; give whether it will."""
         try:
-            await self._ask_broker(message, delay_level)
+            await self.ask_broker(message, delay_level)
         except MQError as error:
             log.info(
                 "message %s of %s could not be put back by its broker (%s); sending a copy",
@@ -58,7 +59,8 @@ class SendingBack:
             return await self._send_copy(message, delay_level)
         return True
 
-    async def _ask_broker(self, message: ReceivedMessage, delay_level: int) -> None:
+    async def ask_broker(self, message: ReceivedMessage, delay_level: int) -> None:
+        """Have the message's broker put it back; raises MQError when it does not."""
         header = SendMessageBack(
             log_offset=message.log_offset,
             consumer_group=self._group,

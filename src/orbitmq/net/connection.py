@@ -69,7 +69,7 @@ class Connection(Stream):
     """One connection, in either direction."""
 
     __slots__ = (
-        "_calls",
+        "calls",
         "_decoder",
         "_handle",
         "_header_size_max",
