@@ -10,8 +10,9 @@ In: nothing. Out: the plans. Rules:
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks import delays, idle, in_process, lateness, many_messages, many_queues, store_bench
+from benchmarks import client_kinds, delays, idle, in_process, lateness, many_messages, many_queues, store_bench
 from benchmarks.lateness import LatePlan
+from benchmarks.client_kinds import ClientPlan
 from benchmarks.loads import AIMED_LOADS, LOADS, QUICK_LOADS, SYNC_LOADS, Load
 from benchmarks.store_bench import StorePlan
 
@@ -45,6 +46,7 @@ class Plan:
     late: LatePlan | None
     connections: int
     silence_s: float
+    clients: ClientPlan
 
 
 WHOLE = Plan(
@@ -65,6 +67,7 @@ WHOLE = Plan(
     late=lateness.WHOLE,
     connections=idle.CONNECTION_COUNT,
     silence_s=idle.SILENCE_S,
+    clients=client_kinds.WHOLE,
 )
 SHORT = Plan(
     name="short",
@@ -84,6 +87,7 @@ SHORT = Plan(
     late=None,
     connections=0,
     silence_s=0.0,
+    clients=client_kinds.SHORT,
 )
 QUICK = Plan(
     name="quick: these figures are worth nothing",
@@ -103,4 +107,5 @@ QUICK = Plan(
     late=lateness.QUICK,
     connections=50,
     silence_s=0.5,
+    clients=client_kinds.QUICK,
 )

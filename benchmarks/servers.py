@@ -55,6 +55,7 @@ class Server:
     port: int
     pids: tuple[int, ...]
     ready_s: float
+    namesrv: str = ""
 
 
 @contextmanager
@@ -124,7 +125,8 @@ def _started(
         # Of several process ids the last is the broker's.
         pid = int(ready["pids"].split(",")[-1]) if "pids" in ready else process.pid
         port = int(ready["broker"].rpartition(":")[2])
-        yield Server(name, port, (pid,), time.monotonic() - begin)
+        ready_s = time.monotonic() - begin
+        yield Server(name, port, (pid,), ready_s, ready.get("namesrv", ""))
 
 
 def _await_ready(

@@ -28,7 +28,7 @@ from benchmarks.lateness import Lateness, Spread
 from benchmarks.loads import Figures, Generator, LoadFailed, build_generator, read_figures
 from benchmarks.many_queues import Cost
 from benchmarks.report import Report, Row, Start, to_json, to_text
-from benchmarks.running import typical
+from benchmarks.rounds import typical
 from benchmarks.servers import BARE, ORIGINAL, OURS, Server, ServerFailed
 from benchmarks.store_bench import StoreFigures
 
