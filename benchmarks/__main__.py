@@ -56,7 +56,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--seconds", type=float, default=2.0, help="length of the aims' runs (2)")
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--short", action="store_true", help="only the aims: three minutes")
+    length.add_argument("--short", action="store_true", help="only the aims: four minutes")
     length.add_argument(
         "--quick", action="store_true", help="a bit of all, one round: does it run?"
     )

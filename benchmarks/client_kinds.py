@@ -37,9 +37,7 @@ class Kind:
         return self.command if client in self.loops else None
 
 
-PIPELINED = Kind(
-    "sends, 256 in flight", "pipelined", "pipelined", is_send=True, aim_us=SEND_AIM_US
-)
+PIPELINED = Kind("sends, 256 in flight", "pipelined", "pipelined", is_send=True, aim_us=SEND_AIM_US)
 PUSH = Kind("push consumer, async handler", "push", "push", aim_us=CONSUME_AIM_US)
 KINDS = (
     PIPELINED,
