@@ -99,12 +99,19 @@ def queue_of(topic: str, queue_id: int) -> MessageQueue:
 
 
 async def send(system: System, topic: str, bodies: Iterable[bytes], **fields: Any) -> None:
-    """Send messages, spread over the topic's queues; `fields` are of each Message."""
+    """Send messages, spread over the topic's queues, or in order to the one of `queue_id`.
+
+    Further `fields` are of each Message.
+    """
     queue_id = fields.pop("queue_id", None)
-    queue = queue_of(topic, queue_id) if queue_id is not None else None
+    messages = [Message(topic, body, **fields) for body in bodies]
     async with Producer(system.namesrv, group="PG-push-tests") as producer:
-        sends = [producer.submit(Message(topic, body, **fields), queue=queue) for body in bodies]
-        await asyncio.gather(*sends)
+        if queue_id is None:
+            await asyncio.gather(*map(producer.submit, messages))
+            return
+        for message in messages:
+            # One after the other: originals store what is under way together in any order.
+            await producer.send(message, queue=queue_of(topic, queue_id))
 
 
 def numbered(count: int, word: str = "m") -> list[bytes]:

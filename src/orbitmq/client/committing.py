@@ -94,7 +94,6 @@ class Commits:
                 return
             if stored is not None:
                 self.store.update(process_queue.queue, stored, increases_only=True)
-                process_queue.committed = stored
         process_queue.is_settled = True
 
     async def set_to(self, process_queue: ProcessQueue, offset: int) -> None:

@@ -25,7 +25,6 @@ from orbitmq.client.consume_hooks import (
 from orbitmq.client.outcomes import DeadLetter, Retry
 from orbitmq.client.process_queue import Job
 from orbitmq.client.push_settings import PushConsumerSettings
-from orbitmq.wire.properties import CONSUME_START_TIME
 from orbitmq.world.clock import Clock
 from orbitmq.world.workers import Workers
 
@@ -76,9 +75,9 @@ class Calling:
     def begin(self, job: Job) -> Any:
         """Note the beginning of a call; give the handler's argument."""
         job.started_s = self.clock.monotonic_s()
-        stamp = str(self.clock.wall_ms())
+        now_ms = self.clock.wall_ms()
         for message in job.messages:
-            message.properties[CONSUME_START_TIME] = stamp
+            message.begin_consuming(now_ms)
         return job.messages if self.is_batch else job.messages[0]
 
     def context(self, job: Job) -> ConsumeContext:

@@ -106,6 +106,8 @@ class ReceivedMessage(msgspec.Struct, kw_only=True, dict=True):
     """The offset of the oldest message in its queue, when it was pulled."""
     max_offset: int = UNKNOWN_OFFSET
     """The offset that the queue's next message was to get, when it was pulled."""
+    consume_start_ms: int = 0
+    """When its handler got it, in wall ms; 0 while none has."""
 
     @cached_property
     def properties(self) -> dict[str, str]:
@@ -114,7 +116,15 @@ class ReceivedMessage(msgspec.Struct, kw_only=True, dict=True):
         if self.max_offset != UNKNOWN_OFFSET:
             found[names.MIN_OFFSET] = str(self.min_offset)
             found[names.MAX_OFFSET] = str(self.max_offset)
+        if self.consume_start_ms:
+            found[names.CONSUME_START_TIME] = str(self.consume_start_ms)
         return found
+
+    def begin_consuming(self, now_ms: int) -> None:
+        """Note when a handler gets it (called by consumers)."""
+        self.consume_start_ms = now_ms
+        if "properties" in self.__dict__:
+            self.properties[names.CONSUME_START_TIME] = str(now_ms)
 
     @property
     def tag(self) -> str:

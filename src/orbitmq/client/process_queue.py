@@ -110,6 +110,8 @@ class ProcessQueue:
         order = self._order
         while order and order[0] not in in_hand:
             order.popleft()
+        while order and order[-1] not in in_hand:
+            order.pop()
         if not in_hand:
             self.size_bytes = 0
         if self._room is not None:

@@ -104,7 +104,7 @@ class SendingBack:
     def _copy(self, message: ReceivedMessage, queue: MessageQueue, delay_level: int) -> Command:
         is_dead = delay_level < 0
         times = self._times_max if is_dead else message.reconsume_times + 1
-        level = delay_level if delay_level > 0 else FIRST_DELAY_LEVEL + message.reconsume_times
+        level = delay_level or FIRST_DELAY_LEVEL + message.reconsume_times
         header = SendMessage(
             producer_group=INNER_PRODUCER_GROUP,
             topic=queue.topic,
@@ -135,7 +135,8 @@ class SendingBack:
         kept[names.ORIGIN_MESSAGE_ID] = given.get(names.ORIGIN_MESSAGE_ID) or message.offset_id
         kept[names.RECONSUME_TIME] = str(times)
         kept[names.MAX_RECONSUME_TIMES] = str(self._times_max)
-        kept[names.DELAY] = str(level)
+        if level > 0:
+            kept[names.DELAY] = str(level)
         return format_properties(kept)
 
 

@@ -5,7 +5,7 @@ In: items. Out: one call of `handle` for each, at most so many at a time.
 Rules:
 1. No task is made for an item. A worker takes item after item without leaving the loop's turn as
    long as `handle` does not wait; another one wakes up only while items are waiting.
-2. A worker lets others have the loop after TURN_COUNT items.
+2. A worker lets others have the loop after TURN_COUNT items, and no second one goes on meanwhile.
 """
 
 import asyncio
@@ -33,6 +33,7 @@ class WorkerTasks(Generic[T]):
         self._tasks: list[asyncio.Task[None]] = []
         self._busy = 0
         self._is_waking = False
+        self._yielding = 0
         self._quiet: asyncio.Future[None] | None = None
 
     def put(self, items: Iterable[T]) -> None:
@@ -83,7 +84,7 @@ class WorkerTasks(Generic[T]):
         items = self._items
         self._is_waking = False
         while True:
-            while not items:
+            while not items or self._yielding:
                 waiting = self._loop.create_future()
                 self._idle.append(waiting)
                 await waiting
@@ -98,7 +99,11 @@ class WorkerTasks(Generic[T]):
                 if not self._busy and self._quiet is not None and not self._quiet.done():
                     self._quiet.set_result(None)
             if items:
-                await asyncio.sleep(0)
+                self._yielding += 1
+                try:
+                    await asyncio.sleep(0)
+                finally:
+                    self._yielding -= 1
 
     async def _take_turn(self) -> None:
         items = self._items
