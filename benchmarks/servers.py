@@ -49,7 +49,10 @@ class ServerFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server; `ready_s` is the time from its start to its ready line."""
+    """A running server; `ready_s` is the time from its start to its ready line.
+
+    `namesrv` is the address of its name server, empty when it has none.
+    """
 
     name: str
     port: int

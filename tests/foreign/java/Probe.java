@@ -17,6 +17,7 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.selector.SelectMessageQueueByHash;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -28,13 +29,14 @@ import org.apache.rocketmq.common.message.MessageExt;
  * JVM's start is what such a test pays for). A command is a word, its positional arguments and
  * options written key=value.
  *
- *   send NAMESRV TOPIC COUNT [tags=A,B,C] [keys=PREFIX] [body=PREFIX] [async=true]
+ *   send NAMESRV TOPIC COUNT [tags=A,B,C] [keys=PREFIX] [body=PREFIX] [async=true] [hash=true]
  *   send-batch NAMESRV TOPIC COUNT [size=10] [tags=…] [keys=…] [body=…]
  *   consume NAMESRV TOPIC GROUP COUNT TIMEOUT_S [expression=*] [linger_ms=300]
  *   late NAMESRV TOPIC GROUP TIMEOUT_S [pause_ms=2000] [rounds=3]
  *   route NAMESRV TOPIC
  *
- * An expression that begins with "sql:" is an SQL92 one.
+ * An expression that begins with "sql:" is an SQL92 one. With hash=true the queue is chosen by
+ * SelectMessageQueueByHash from the message's key.
  *
  * Every line has "event": sent, received, late, route, done (a command's end) or error. Message i
  * has the body PREFIX-i, the tag i modulo the number of tags, and the key PREFIX-i. Nothing is
@@ -155,7 +157,7 @@ public final class Probe {
             for (int i = 0; i < count && failures < FAILURES_MAX; i++) {
                 try {
                     Message message = message(topic, i, options);
-                    print(sent(producer.send(message), message));
+                    print(sent(sendOne(producer, message, options), message));
                 } catch (Exception e) {
                     failures++;
                     print(line("error", "command", "send", "index", i, "error", e.toString()));
@@ -165,6 +167,15 @@ public final class Probe {
         } finally {
             producer.shutdown();
         }
+    }
+
+    private static SendResult sendOne(
+            DefaultMQProducer producer, Message message, Map<String, String> options)
+            throws Exception {
+        if (options.getOrDefault("hash", "false").equals("true")) {
+            return producer.send(message, new SelectMessageQueueByHash(), message.getKeys());
+        }
+        return producer.send(message);
     }
 
     /** Up to IN_FLIGHT_MAX sends under way at once; lines come in the order of the answers. */
