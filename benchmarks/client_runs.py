@@ -28,7 +28,7 @@ from benchmarks.client_kinds import JAVA, WHOLE, ClientPlan, Kind
 from benchmarks.java_classes import java_command
 from benchmarks.loads import LoadFailed
 from benchmarks.machine import await_quiet, cores, pin
-from benchmarks.python_client import BODY
+from benchmarks.python_client import BODY, TIMEOUT_S
 from benchmarks.rounds import say, typical
 from benchmarks.servers import ROOT, TAIL_CHARS, Server
 
@@ -141,7 +141,7 @@ def _warm_up(client: Client, plan: ClientPlan) -> None:
 def fill(namesrv: str, count: int) -> None:
     """Put messages into the topic that consumers drain."""
     message = orbitmq.Message(FILLED_TOPIC, BODY)
-    with orbitmq.Producer(namesrv, send_timeout_s=30.0) as producer:
+    with orbitmq.Producer(namesrv, send_timeout_s=TIMEOUT_S) as producer:
         producer.send(message)
         for start in range(1, count, FILL_COUNT):
             producer.send_batch([message] * min(FILL_COUNT, count - start))

@@ -28,6 +28,8 @@ BODY = b"x" * 1024
 IN_FLIGHT_MAX = 256
 LEAD_S = 0.4
 LIMIT_S = 60.0
+TIMEOUT_S = 30.0
+"""Of a send: a busy machine must not end a run."""
 POLL_COUNT = 32
 FIRST = aio.ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 
@@ -129,7 +131,9 @@ async def pipelined(task: Task) -> str:
         if error is not None:
             failures.append(error)
 
-    async with aio.Producer(task.namesrv, sends_in_flight_max=IN_FLIGHT_MAX) as producer:
+    async with aio.Producer(
+        task.namesrv, sends_in_flight_max=IN_FLIGHT_MAX, send_timeout_s=TIMEOUT_S
+    ) as producer:
         meter = SendMeter(task.amount)
         while meter.goes_on(count) and not failures:
             await producer.room()
@@ -141,7 +145,7 @@ async def pipelined(task: Task) -> str:
 
 async def awaited(task: Task) -> str:
     """Sends one by one, each awaited."""
-    async with aio.Producer(task.namesrv) as producer:
+    async with aio.Producer(task.namesrv, send_timeout_s=TIMEOUT_S) as producer:
         meter = SendMeter(task.amount)
         count = 0
         while meter.goes_on(count):
@@ -152,7 +156,7 @@ async def awaited(task: Task) -> str:
 
 def blocking(task: Task) -> str:
     """Sends one by one with the synchronous client."""
-    with orbitmq.Producer(task.namesrv) as producer:
+    with orbitmq.Producer(task.namesrv, send_timeout_s=TIMEOUT_S) as producer:
         meter = SendMeter(task.amount)
         count = 0
         while meter.goes_on(count):

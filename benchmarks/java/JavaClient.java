@@ -33,7 +33,7 @@ public final class JavaClient {
     private static final int POLL_COUNT = 32;
     private static final long LEAD_NS = 400_000_000L;
     private static final long LIMIT_S = 60;
-    private static final int TIMEOUT_MS = 10_000;
+    private static final int TIMEOUT_MS = 30_000;
 
     private static String namesrv;
     private static double ticksPerSecond;
