@@ -14,16 +14,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import in_process, many_messages, many_queues, servers, store_bench
+from benchmarks import client_runs, in_process, many_messages, many_queues, servers, store_bench
 from benchmarks.loads import Generator, LoadFailed, build_generator
 from benchmarks.machine import cores, resident_mb
 from benchmarks.many_queues import Cost
 from benchmarks.page import PAGE, PageUnlike, write_page
 from benchmarks.plan import QUICK, SHORT, WHOLE, Plan
 from benchmarks.report import Report, Start, to_json, to_text
-from benchmarks.running import Found, Run, say
+from benchmarks.rounds import say
+from benchmarks.running import Found, Run
 from benchmarks.servers import ServerFailed
 from orbitmq.core.checksum import crc32
 
@@ -54,7 +56,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--seconds", type=float, default=2.0, help="length of the aims' runs (2)")
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--short", action="store_true", help="only the aims: three minutes")
+    length.add_argument("--short", action="store_true", help="only the aims: four minutes")
     length.add_argument(
         "--quick", action="store_true", help="a bit of all, one round: does it run?"
     )
@@ -87,14 +89,17 @@ def _measure(plan: Plan, options: argparse.Namespace) -> Report:
         run = Run(plan, generator, folder, server_core, has_original)
         found = Found()
         run.measure(found)
+        clients = plan.clients if has_original else replace(plan.clients, has_java=False)
+        rounds = client_runs.Rounds(plan.rounds, options.seconds, plan.quiet_limit_s)
+        report.clients = client_runs.measure(clients, folder / "clients", rounds)
     report.rows, report.deliveries, report.idle = found.rows, found.deliveries, found.idle
     report.lateness = found.lateness
     report.machine |= {
         "form": plan.name,
         "load average before": f"{load_before:.1f}",
         "minutes": f"{(time.monotonic() - begin_s) / 60:.1f}",
-        "rounds": found.round_count,
-        "rounds disturbed by others": found.disturbed_count,
+        "rounds": found.round_count + report.clients.round_count,
+        "rounds disturbed by others": found.disturbed_count + report.clients.disturbed_count,
     }
     return report
 

@@ -10,6 +10,8 @@ In: a report of a whole run, and the page. Out: the page with new tables. Rules:
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.client_figures import ClientRow, row_of, to_java
+from benchmarks.client_kinds import ASYNCIO, JAVA, UVLOOP
 from benchmarks.lateness import Spread
 from benchmarks.report import Report, Row
 from benchmarks.servers import BARE, ORIGINAL, OURS, ROOT
@@ -61,6 +63,10 @@ def tables(report: Report) -> list[list[str]]:
         _table(
             ("idle connections", "number", "memory before", "with them", "a heartbeat", "silent"),
             _idle_rows(report),
+        ),
+        _table(
+            ("client, 1 KB", ASYNCIO, UVLOOP, JAVA, "asyncio to Java", "uvloop to Java"),
+            [_client_cells(report.clients.rows, kind) for kind in _client_kinds(report)],
         ),
         _table(
             ("in process, 16 frames a read", "a message", "a request"),
@@ -181,3 +187,17 @@ def _idle_rows(report: Report) -> list[tuple[str, ...]]:
         )
         for one in report.idle
     ]
+
+
+def _client_kinds(report: Report) -> list[str]:
+    return list(dict.fromkeys(row.kind for row in report.clients.rows))
+
+
+def _client_cells(rows: Sequence[ClientRow], kind: str) -> tuple[str, ...]:
+    found = [row_of(rows, kind, client) for client in (ASYNCIO, UVLOOP, JAVA)]
+    costs = [
+        f"{row.figures.us_per_message:.1f} µs · {row.figures.messages_per_s:,.0f}/s" if row else ""
+        for row in found
+    ]
+    ratios = [to_java(rows, row) if row else None for row in found[:2]]
+    return (kind, *costs, *(f"{ratio:.2f}" if ratio else "" for ratio in ratios))

@@ -8,6 +8,7 @@ message within this run; figures of different runs or machines are not comparabl
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
+from benchmarks.client_figures import Clients, client_lines, to_java
 from benchmarks.delays import Delivery
 from benchmarks.idle import Idle
 from benchmarks.in_process import CoreFigures
@@ -76,6 +77,7 @@ class Report:
     deliveries: Sequence[Delivery] = ()
     idle: Sequence[Idle] = ()
     lateness: Sequence[Lateness] = ()
+    clients: Clients = field(default_factory=Clients)
 
     def aims(self) -> list[Aim]:
         """Give the aims for plain Python, with what this run says to them."""
@@ -91,6 +93,17 @@ class Report:
                 is_disturbed = one.others_cores >= QUIET_CORES
                 late_ms = one.by_records.greatest_ms
                 aims.append(Aim(LATE_AIM, LATE_AIM_MS, " ms", late_ms, is_disturbed))
+        aims += [
+            Aim(
+                f"client, {row.kind}, {row.client}: CPU",
+                row.aim_us,
+                " us",
+                row.figures.us_per_message,
+                row.is_disturbed,
+            )
+            for row in self.clients.rows
+            if row.aim_us is not None
+        ]
         aims.append(Aim("start to ready line", READY_AIM_S, " s", self.start.median_s))
         aims.append(Aim("memory, idle", IDLE_AIM_MB, " MB", self.start.resident_mb))
         return aims
@@ -117,7 +130,7 @@ _COLUMNS = (
 
 def to_text(report: Report) -> str:
     """The whole report for a terminal."""
-    starts = report.start
+    starts, clients = report.start, report.clients.rows
     parts = [
         (", ".join(f"{name} {value}" for name, value in report.machine.items()), []),
         (
@@ -140,6 +153,7 @@ def to_text(report: Report) -> str:
         ("delayed messages, all due at once:", [_delivery_line(one) for one in report.deliveries]),
         ("delayed messages under load, lateness:", [line(one) for one in report.lateness]),
         ("idle connections:", [_idle_line(one) for one in report.idle]),
+        ("clients (CPU of the client's own process per message):", client_lines(clients)),
         ("loads:", _table(report)),
         ("aims:", [_aim_line(aim) for aim in report.aims()]),
     ]
@@ -147,7 +161,7 @@ def to_text(report: Report) -> str:
     for head, body in parts:
         if body or not head.endswith(":"):
             lines += [head, *body, ""]
-    if any(_is_disturbed(row) for row in report.rows):
+    if any(map(_is_disturbed, report.rows)) or any(row.is_disturbed for row in clients):
         lines += [f"* others used {QUIET_CORES} cores or more: do not rely on these rows", ""]
     return "\n".join(lines[:-1]) + "\n"
 
@@ -163,6 +177,10 @@ def to_json(report: Report) -> dict[str, object]:
         "deliveries": [asdict(one) for one in report.deliveries],
         "lateness": [asdict(one) for one in report.lateness],
         "idle": [{**asdict(one), "kb_each": one.kb_each} for one in report.idle],
+        "clients": [
+            {**asdict(row), "to_java": to_java(report.clients.rows, row)}
+            for row in report.clients.rows
+        ],
         "aims": [{**asdict(aim), "verdict": aim.verdict} for aim in report.aims()],
         "rows": [
             {

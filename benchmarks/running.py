@@ -12,7 +12,6 @@ they were, idle connections, and how many rounds others disturbed. Rules:
 4. Runs of loads without an aim are half as long, and without the bare loop.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -26,6 +25,7 @@ from benchmarks.loads import FIRST, PULL, SQL, WARM_UP_S, Figures, Generator, Lo
 from benchmarks.machine import QUIET_CORES, await_quiet, touch_free_memory
 from benchmarks.plan import Plan
 from benchmarks.report import Row
+from benchmarks.rounds import say, typical
 from benchmarks.servers import BARE, ORIGINAL, Server
 
 UNAIMED_SHARE = 0.5
@@ -165,15 +165,3 @@ def _prepared(load: Load, asked: Sequence[Server]) -> Iterator[None]:
         for server in asked if load is SQL else ():
             stack.enter_context(filtered.filtered(server))
         yield
-
-
-def typical(rounds: Sequence[Figures]) -> Figures:
-    """Of the undisturbed rounds, or of all when there is none, the one with the median CPU."""
-    quiet = [figures for figures in rounds if figures.others_cores < QUIET_CORES] or rounds
-    ordered = sorted(quiet, key=lambda figures: figures.server_us_per_message)
-    return ordered[(len(ordered) - 1) // 2]
-
-
-def say(what: str) -> None:
-    """Tell how far the run is."""
-    print(f"benchmarks: {what}", file=sys.stderr)

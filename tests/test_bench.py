@@ -16,19 +16,22 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks import __main__ as programme
-from benchmarks import in_process, lateness, loads, page, plan, servers
+from benchmarks import client_kinds, client_runs, in_process, lateness, loads, page, plan, servers
+from benchmarks.client_figures import ClientFigures, ClientRow, Clients
+from benchmarks.client_kinds import ASYNCIO, JAVA, UVLOOP
 from benchmarks.delays import Delivery
 from benchmarks.idle import Idle
 from benchmarks.lateness import Lateness, Spread
 from benchmarks.loads import Figures, Generator, LoadFailed, build_generator, read_figures
 from benchmarks.many_queues import Cost
 from benchmarks.report import Report, Row, Start, to_json, to_text
-from benchmarks.running import typical
+from benchmarks.rounds import typical
 from benchmarks.servers import BARE, ORIGINAL, OURS, Server, ServerFailed
 from benchmarks.store_bench import StoreFigures
 
@@ -119,6 +122,14 @@ def test_the_quick_form_prints_the_table_and_writes_json(
     (idle,) = report["idle"]
     assert (idle["server"], idle["count"]) == (OURS, plan.QUICK.connections)
     assert report["machine"]["form"].startswith("quick")
+    clients = [(row["kind"], row["client"]) for row in report["clients"]]
+    assert clients == [
+        (kind.name, loop)
+        for kind in client_kinds.KINDS
+        for loop in ("asyncio", "uvloop")
+        if loop in kind.loops
+    ]
+    assert all(row["figures"]["messages_per_s"] > 0 for row in report["clients"])
 
 
 def test_the_loads_are_those_of_the_aims_and_more() -> None:
@@ -135,6 +146,8 @@ def test_the_loads_are_those_of_the_aims_and_more() -> None:
     assert {"batch of 32, 4 x 4, 1 KB", "SQL pull of 32, 4 x 4, 1 KB"} <= set(whole)
     assert [load.is_sync for load in plan.WHOLE.sync_loads] == [True, True]
     assert plan.WHOLE.connections == 5_000
+    aims = {kind.name: kind.aim_us for kind in plan.SHORT.clients.kinds}
+    assert aims == {"sends, 256 in flight": 25.0, "push consumer, async handler": 15.0}
 
 
 def test_the_page_is_only_written_from_a_whole_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -247,6 +260,13 @@ def small_report() -> Report:
             Lateness(OURS, 3_000, Spread(1, 8, 40), Spread(2, 9.4, 51), 90_000.0, 0.1),
             Lateness(ORIGINAL, 3_000, Spread(60, 99, 200), Spread(61, 99, 210), 70_000.0, 0.1),
         ],
+        Clients(
+            [
+                ClientRow("sends", ASYNCIO, ClientFigures(50_000.0, 20.0, 0.0), 25.0),
+                ClientRow("sends", JAVA, ClientFigures(80_000.0, 16.0, 0.0)),
+                ClientRow("push", UVLOOP, ClientFigures(60_000.0, 16.5, 0.7), 15.0),
+            ]
+        ),
     )
 
 
@@ -266,7 +286,12 @@ def test_the_report_shows_ratios_and_marks_disturbed_rows() -> None:
     assert "25,000/s    12.50 us CPU each   of 50,000" in whole
     assert "records: half 1, 99 % 8, greatest 40 ms; consumer: half 2, 99 % 9, greatest 51" in whole
     assert "5,000: 30 -> 80 MB (10.0 KB each), 25.0 us CPU a heartbeat" in whole
-    assert json.loads(json.dumps(to_json(report)))["rows"][1]["to_original"] == 0.3
+    sends = next(line.split() for line in text if "sends" in line and ASYNCIO in line)
+    assert sends[2:5] == ["50,000/s", "20.00", "us"]
+    assert "to Java   1.25" in whole
+    data = json.loads(json.dumps(to_json(report)))
+    assert data["rows"][1]["to_original"] == 0.3
+    assert [row["to_java"] for row in data["clients"]] == [1.25, None, None]
 
 
 def test_aims_are_judged_and_say_when_others_disturbed() -> None:
@@ -276,6 +301,8 @@ def test_aims_are_judged_and_say_when_others_disturbed() -> None:
     assert aims["memory, idle"].verdict == "met"
     late = aims["delayed messages beside send, 4 x 64: the latest"]
     assert (late.found, late.limit, late.verdict) == (40, 100, "met")
+    assert aims["client, sends, asyncio: CPU"].verdict == "met"
+    assert aims["client, push, uvloop: CPU"].verdict == "not met, but others disturbed it"
     alone = Report({}, Start((0.5,), 30.0), rows=[Row("send", OURS, figures(6.0), 0.4)])
     assert alone.aims()[0].verdict == "not measured"
 
@@ -290,6 +317,8 @@ def test_the_page_gets_the_tables_of_a_run_and_keeps_its_words(tmp_path: Path) -
     assert [line for line in new.splitlines() if not line.startswith("|")] == words
     assert "| send | 2.000 µs | 6.000 µs · 1,000/s | 20.000 µs · 1,000/s | 3.00 | 0.30 |" in new
     assert "| send: CPU to the original's | 0.4 | **0.30** | met, but others disturbed it |" in new
+    assert "| sends | 20.0 µs · 50,000/s |  | 16.0 µs · 80,000/s | 1.25 |  |" in new
+    assert "| push |  | 16.5 µs · 60,000/s |  |  |  |" in new
     assert f"| {OURS} | 5,000 | 30 MB | 80 MB | 25.0 µs | 0.010 cores |" in new
     assert f"| {OURS} | 1 ms | 8 ms | 40 ms | 2 ms · 9 ms · 51 ms | 3,000 | 90,000/s |" in new
     for table in page.tables(small_report()):
@@ -313,3 +342,35 @@ def test_the_core_is_measured_on_frames_that_it_handles_itself() -> None:
         "send, 1 KB, one frame a read, 64 connections",
     ]
     assert all(one.us_per_request >= one.us_per_message > 0 for one in found)
+
+
+def test_a_client_that_cannot_send_ends_the_run_with_its_words(tmp_path: Path) -> None:
+    nobody = Server("nobody", 9, (os.getpid(),), 0.0, "127.0.0.1:9")
+    with (
+        client_runs._python(ASYNCIO, nobody, tmp_path, None) as client,
+        pytest.raises(LoadFailed, match=r"client asyncio ended(?s:.*)127.0.0.1:9"),
+    ):
+        client.run("pipelined", "T", 0.1, 0.0)
+
+
+def test_a_client_that_counted_nothing_is_not_taken_for_a_quick_one(tmp_path: Path) -> None:
+    words = "print('ready'); input(); print('0 0.1 0.0'); input()"
+    command = [sys.executable, "-uc", words]
+    with (
+        client_runs._started("idle", command, tmp_path, None) as client,
+        pytest.raises(LoadFailed, match=r"the client idle said '0 0.1 0.0"),
+    ):
+        client.run("push", "T", 100, 0.0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_java_s_client_is_measured_by_the_same_commands(tmp_path: Path) -> None:
+    missing = servers.missing_for_original()
+    if missing and os.environ.get("ORBITMQ_TEST_ALL") != "1":
+        pytest.skip(f"{' and '.join(missing)} not installed; install it to compare with Java")
+    quick = replace(client_kinds.QUICK, loops=())
+    rows = client_runs.measure(quick, tmp_path / "c", client_runs.Rounds(1, 0.1, 0.0)).rows
+    assert [(row.kind, row.client) for row in rows] == [(k.name, JAVA) for k in client_kinds.KINDS]
+    assert all(row.figures.messages_per_s > 0 for row in rows)
+    assert {row.aim_us for row in rows} == {None}
