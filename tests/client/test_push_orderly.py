@@ -154,9 +154,7 @@ def held_by(system: System, group: str, topic: str, client_id: str, count: int) 
         body = f'{{"clientId":"{client_id}","consumerGroup":"{group}","mqSet":[{queues}]}}'
         answer = client.ask(41, body.encode())
         assert answer.code == 0, answer.remark
-        return sorted(
-            number for number in range(count) if b'"queueId":%d' % number in answer.body
-        )
+        return sorted(number for number in range(count) if b'"queueId":%d' % number in answer.body)
 
 
 def test_queues_are_locked_while_it_runs_and_free_when_it_is_closed(

@@ -85,9 +85,7 @@ class Watcher:
 
     def owned(self) -> set[int]:
         return {
-            queue.queue_id
-            for member in self.members
-            for queue in own_queues(member, self._topic)
+            queue.queue_id for member in self.members for queue in own_queues(member, self._topic)
         }
 
     async def run(self) -> None:

@@ -47,6 +47,7 @@ BROKER_NAME = "broker-a"  # what the start script calls it unless a setting says
 # (7 to 10 s) only waits for its threads.
 ORIGINAL_STOP_S = 2
 TIDY_STOP_S = 25
+JAVA_END_S = 20
 # A short-lived JVM on two cores: no optimising compiler, no collector threads.
 JVM_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 BINARY_HEADERS = "-Drocketmq.serialize.type=ROCKETMQ"
@@ -291,17 +292,56 @@ def _java(
     stdin: str = "",
 ) -> str:
     """Standard output of a Java program with the classes of `version`, in a scratch home."""
-    classes = _java_classes(version)
+    with _java_home() as home:
+        command, env = _java_command(version, home, main, args, flags)
+        return run_tool(command, limit_s=limit_s, env=env, cwd=home, stdin=stdin)
+
+
+@contextmanager
+def _java_home() -> Iterator[Path]:
+    """A home for one Java program, with quiet logging."""
     with tempfile.TemporaryDirectory(prefix="orbitmq-java-", ignore_cleanup_errors=True) as home:
         conf = Path(home, "conf")
         conf.mkdir()
         for name in ("logback_tools", "rmq.tools.logback", "rmq.client.logback"):
             text = '<configuration><root level="WARN"/></configuration>'
             (conf / f"{name}.xml").write_text(text)
-        command = [require_tool("java"), "-Xmx256m", *JVM_QUICK, *flags]
-        command += [f"-Drocketmq.home.dir={home}", f"-Duser.home={home}", main, *args]
-        env = {"CLASSPATH": f"{classes}:{original_jars(version)}/*"}
-        return run_tool(command, limit_s=limit_s, env=env, cwd=Path(home), stdin=stdin)
+        yield Path(home)
+
+
+def _java_command(
+    version: str, home: Path, main: str, args: Sequence[str], flags: Sequence[str] = ()
+) -> tuple[list[str], dict[str, str]]:
+    """A Java program as a command, and what its environment has in addition."""
+    classes = _java_classes(version)
+    command = [require_tool("java"), "-Xmx256m", *JVM_QUICK, *flags]
+    command += [f"-Drocketmq.home.dir={home}", f"-Duser.home={home}", main, *args]
+    return command, {"CLASSPATH": f"{classes}:{original_jars(version)}/*"}
+
+
+@contextmanager
+def java_running(version: str, main: str, *args: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a program of `java/` that lasts until its standard input ends; its output is piped."""
+    with _java_home() as home:
+        command, env = _java_command(version, home, main, args)
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, **env},
+            cwd=home,
+        ) as process:
+            try:
+                yield process
+            finally:
+                if process.stdin is not None:
+                    process.stdin.close()
+                try:
+                    process.wait(JAVA_END_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
 
 
 def java_probe(

@@ -32,6 +32,7 @@ COPY_TIMEOUT_S = 3.0
 FIRST_DELAY_LEVEL = 3
 """The first retry comes after 10 s; each further one a level later."""
 DEAD_LETTER_LEVEL = -1
+TIMES_MAX = 2**31 - 1
 
 
 class SendingBack:
@@ -105,7 +106,9 @@ class SendingBack:
 
     def _copy(self, message: ReceivedMessage, queue: MessageQueue, delay_level: int) -> Command:
         is_dead = delay_level < 0
-        times = self._times_max if is_dead else message.reconsume_times + 1
+        # Brokers of 4.9 want the limit reached, those of 5.x want it passed.
+        dead_times = min(self._times_max + 1, TIMES_MAX)
+        times = dead_times if is_dead else message.reconsume_times + 1
         level = delay_level or FIRST_DELAY_LEVEL + message.reconsume_times
         header = SendMessage(
             producer_group=INNER_PRODUCER_GROUP,
