@@ -12,6 +12,7 @@ from typing import Any
 from orbitmq.client.message import Message, ReceivedMessage
 from orbitmq.client.producer import Producer
 from orbitmq.client.push import PushConsumer
+from orbitmq.client.push_running import RunningPush
 from orbitmq.wire.bodies_client import ConsumeFromWhere, MessageQueue
 from tests.foreign.asking import await_claim, await_topic
 from tests.foreign.judged import System
@@ -127,6 +128,11 @@ async def consumer_of(
     consumer = PushConsumer(system.namesrv, group, handler, **options)
     await consumer.subscribe(topic, selector)
     return consumer
+
+
+def inner(consumer: PushConsumer) -> RunningPush:
+    """Give what is inside of a consumer that runs."""
+    return consumer._started()
 
 
 def committed(system: System, group: str, topic: str, queue_id: int = 0) -> int | None:

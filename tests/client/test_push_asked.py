@@ -14,6 +14,7 @@ from tests.client.pushing import (
     becomes,
     committed,
     consumer_of,
+    inner,
     make_topic,
     numbered,
     run,
@@ -30,6 +31,10 @@ def ask(system: System, code: int, **fields: str | int) -> bytes:
         answer = client.ask(code, **fields)
         assert answer.code == 0, answer.remark
         return answer.body
+
+
+def reset(system: System, group: str, topic: str, timestamp_ms: int) -> None:
+    ask(system, RESET, topic=topic, group=group, timestamp=timestamp_ms, isForce="true")
 
 
 @pytest.mark.parametrize("is_orderly", [False, True])
@@ -50,8 +55,7 @@ def test_a_reset_brings_messages_again_to_a_running_consumer(
                 lambda: sum(committed(system, group, topic, each) or 0 for each in (0, 1)) == 10,
                 "all is stored",
             )
-            fields = {"topic": topic, "group": group, "timestamp": 0, "isForce": "true"}
-            await asyncio.to_thread(lambda: ask(system, RESET, **fields))
+            await asyncio.to_thread(reset, system, group, topic, 0)
             await inbox.holds(20)
             await send(system, topic, numbered(4, "later"))
             await inbox.holds(24)
@@ -78,8 +82,7 @@ def test_a_reset_to_the_end_skips_what_is_waiting(system: System, fresh_name: Fr
             await becomes(lambda: len(seen) == 1, "the first one is in its handler")
             await asyncio.sleep(SETTLE_S)
             await consumer.commit()
-            fields = {"topic": topic, "group": group, "timestamp": -1, "isForce": "true"}
-            await asyncio.to_thread(lambda: ask(system, RESET, **fields))
+            await asyncio.to_thread(reset, system, group, topic, -1)
             await becomes(lambda: committed(system, group, topic) == 100, "the offset is set")
             goes_on.set()
             await send(system, topic, [b"after"], queue_id=0)
@@ -123,7 +126,7 @@ def test_a_consumer_says_how_it_is(system: System, fresh_name: FreshName) -> Non
         async with await consumer_of(system, group, topic, inbox, **options) as consumer:
             await inbox.holds(6)
             await becomes(
-                lambda: list(consumer._running.offsets(topic).values()) == [6], "all is consumed"
+                lambda: list(inner(consumer).offsets(topic).values()) == [6], "all is consumed"
             )
             fields = {"consumerGroup": group, "clientId": consumer.client_id}
             body = await asyncio.to_thread(lambda: ask(system, RUNNING_INFO, **fields))

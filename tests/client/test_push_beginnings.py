@@ -9,6 +9,7 @@ import pytest
 
 from orbitmq.client.message import ReceivedMessage
 from orbitmq.client.offset_stores import Remembered
+from orbitmq.client.push import PushConsumer
 from orbitmq.wire.bodies_client import ConsumeFromWhere, MessageModel, MessageQueue
 from tests.client.pushing import (
     FIRST,
@@ -19,6 +20,7 @@ from tests.client.pushing import (
     becomes,
     committed,
     consumer_of,
+    inner,
     make_topic,
     numbered,
     queue_of,
@@ -136,7 +138,7 @@ def test_a_new_group_begins_where_it_is_told_to(system: System, fresh_name: Fres
         for inbox, expected in began:
             assert inbox.bodies == expected
 
-    consumers = []
+    consumers: list[PushConsumer] = []
     run(main())
 
 
@@ -202,10 +204,10 @@ def test_an_offset_behind_the_end_is_put_right(system: System, fresh_name: Fresh
         async with await consumer_of(system, group, topic, Inbox()):
             pass  # the group is known to the broker now
         with WireClient(system.broker) as client:
-            fields = {"consumerGroup": group, "topic": topic, "queueId": 0, "commitOffset": 900}
-            assert client.ask(15, **fields).code == 0
+            moved = client.ask(15, consumerGroup=group, topic=topic, queueId=0, commitOffset=900)
+            assert moved.code == 0
         async with await consumer_of(system, group, topic, inbox) as consumer:
-            table = consumer._running.rebalancing.table
+            table = inner(consumer).rebalancing.table
             await becomes(
                 lambda: (
                     [each.next_offset for each in table.values() if each.queue.topic == topic]

@@ -169,11 +169,15 @@ def test_an_exception_that_leaves_the_loop_returns_its_message(
 
     async def main() -> None:
         await send(system, topic, numbered(3), queue_id=0)
-        with pytest.raises(ValueError, match="no good"):
+
+        async def leave() -> None:
             async with await consumer_of(system, group, topic) as consumer:
                 async for message in consumer:
                     if message.body == b"m-1":
                         raise ValueError("no good")
+
+        with pytest.raises(ValueError, match="no good"):
+            await leave()
         # It was sent back, so it comes by the retry topic; the first one was acknowledged.
         assert await asyncio.to_thread(committed, system, group, topic) == 2
         again = Inbox()
@@ -195,12 +199,14 @@ def test_an_exception_that_is_caught_returns_the_message_when_the_next_loop_begi
         seen = []
         await send(system, topic, numbered(2), queue_id=0)
         async with await consumer_of(system, group, topic) as consumer:
-            try:
+
+            async def leave() -> None:
                 async for message in consumer:
                     seen.append((message.body, message.reconsume_times))
                     raise ValueError("caught outside")
-            except ValueError:
-                pass
+
+            with pytest.raises(ValueError, match="caught outside"):
+                await leave()
             async for message in consumer:
                 seen.append((message.body, message.reconsume_times))
                 if len(seen) == 3:

@@ -76,7 +76,8 @@ def test_a_killed_broker_and_name_server_are_missed_and_found_again(
     topic, group = fresh_name("Topic"), fresh_name("group")
 
     async def main(cluster: Cluster) -> None:
-        system, inbox, sent = cluster.system, Inbox(), set()
+        system, inbox = cluster.system, Inbox()
+        sent: set[bytes] = set()
         options = {"is_orderly": is_orderly, "commit_interval_s": 0.5}
         async with (
             await consumer_of(system, group, topic, inbox, **options),
@@ -128,7 +129,8 @@ def test_members_that_share_a_group_stay_members_when_their_broker_comes_back(
         return sum(queue.topic == topic for queue in consumer.queues())
 
     async def main(cluster: Cluster) -> None:
-        inbox, sent = Inbox(), set()
+        inbox = Inbox()
+        sent: set[bytes] = set()
         system = cluster.system
         async with (
             await consumer_of(system, group, topic, inbox) as one,

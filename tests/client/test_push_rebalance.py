@@ -20,6 +20,7 @@ from tests.client.pushing import (
     becomes,
     committed,
     consumer_of,
+    inner,
     make_topic,
     numbered,
     queue_of,
@@ -69,7 +70,7 @@ class Watcher:
 
     def add(self, member: PushConsumer) -> None:
         """Watch a member that has started."""
-        member._running.instance.remote.before_request.append(self._see)  # type: ignore[union-attr]  # it has started
+        inner(member).instance.remote.before_request.append(self._see)
         self.members.append(member)
 
     def _see(self, _address: str, request: Command) -> None:
@@ -194,13 +195,13 @@ def test_a_listener_hears_of_the_queues_and_a_strategy_chooses_them(
         async with first:
             await becomes(lambda: bool(heard), "it has queues")
             assert heard == [(topic, 6, [0, 1, 2, 3, 4, 5])]
-            versions = [each.version for each in first._running.subscriptions.values()]  # type: ignore[union-attr]  # it has started
+            versions = [each.version for each in inner(first).subscriptions.values()]
             async with second:
                 await becomes(lambda: len(own_queues(second, topic)) == 3, "they share", 10)
                 assert [queue.queue_id for queue in own_queues(second, topic)] == [1, 3, 5]
                 await becomes(lambda: len(heard) == 2, "the listener heard")
                 assert heard[1] == (topic, 6, [0, 2, 4])
-                renewed = [each.version for each in first._running.subscriptions.values()]  # type: ignore[union-attr]  # it has started
+                renewed = [each.version for each in inner(first).subscriptions.values()]
                 assert renewed[0] > versions[0]
             await becomes(lambda: len(own_queues(first, topic)) == 6, "it has all again", 10)
 
@@ -232,7 +233,7 @@ def test_a_strategy_that_fails_changes_nothing(system: System, fresh_name: Fresh
         async with await consumer_of(system, group, topic, inbox, strategy=strategy) as consumer:
             await becomes(lambda: len(own_queues(consumer, topic)) == 2, "it has its queues")
             strategy.is_refusing = True
-            assert not await consumer._running.rebalancing.balance()  # type: ignore[union-attr]  # it has started
+            assert not await inner(consumer).rebalancing.balance()
             assert len(own_queues(consumer, topic)) == 2
             await send(system, topic, numbered(4))
             await inbox.holds(4)

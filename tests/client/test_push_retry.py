@@ -16,6 +16,7 @@ from tests.client.pushing import (
     becomes,
     committed,
     consumer_of,
+    inner,
     make_topic,
     max_offset,
     numbered,
@@ -178,13 +179,13 @@ def test_what_no_broker_takes_back_is_consumed_again_here(
         def fail_first(message: ReceivedMessage) -> object:
             return message.reconsume_times > 0
 
-        async def refuse(_message: ReceivedMessage, _level: int) -> bool:
-            return False
+        async def refuse(message: ReceivedMessage, delay_level: int = 0) -> bool:
+            return not message.topic and delay_level > 99
 
         inbox = Inbox(fail_first)
         await send(system, topic, numbered(3))
         async with await consumer_of(system, group, topic, inbox) as consumer:
-            consumer._running.sending_back.send_back = refuse  # type: ignore[method-assign]  # no broker
+            inner(consumer).sending_back.send_back = refuse  # type: ignore[method-assign]  # no broker
             await inbox.holds(6)
             assert inbox.times_s[3] - inbox.times_s[0] >= 0.25
         assert sorted(inbox.bodies) == sorted(numbered(3) * 2)
