@@ -99,7 +99,7 @@ async def _list(admin: Admin, screen: Screen, arguments: argparse.Namespace) -> 
         screen.value(summaries)
         return
     if not summaries:
-        screen.line("there are no groups yet; a consumer makes its group when it starts")
+        screen.hint("there are no groups yet; a consumer makes its group when it starts")
         return
     screen.table(
         ("GROUP", "MEMBERS", "MODEL", "LAG", "PER SECOND"),

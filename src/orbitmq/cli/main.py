@@ -22,6 +22,10 @@ NOUNS = {
     "group": "group",
     "message": "message",
     "cluster": "cluster",
+    "send": "send",
+    "tail": "tail",
+    "consume": "consume",
+    "completion": "completion",
     "version": "version",
 }
 """Each noun, and its module in this folder."""

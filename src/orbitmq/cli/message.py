@@ -34,7 +34,9 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     search = add_verb(verbs, "message search", "find the messages of a topic by a key", _search)
     search.add_argument("topic", metavar="TOPIC")
     search.add_argument("--key", metavar="K", required=True, help="one of its keys")
-    search.add_argument("--from", dest="begin_ms", type=time_ms, default=0, metavar="WHEN")
+    search.add_argument(
+        "--from", dest="begin_ms", type=time_ms, default=0, metavar="WHEN", help=HELP
+    )
     search.add_argument(
         "--to", dest="end_ms", type=time_ms, default=TIME_MS_MAX, metavar="WHEN", help=HELP
     )

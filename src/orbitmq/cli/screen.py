@@ -1,6 +1,6 @@
 """What a command shows: tables and facts for people, JSON for programs.
 
-In: rows, facts, values. Out: text on standard output.
+In: rows, facts, values. Out: text on standard output; hints on standard error.
 
 Rules:
 1. Colours only on a terminal, and never when the environment has NO_COLOR or TERM=dumb.
@@ -66,6 +66,10 @@ class Screen:
         """Write one line."""
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
+
+    def hint(self, text: str) -> None:
+        """Write a word to people, where it is in no program's way."""
+        sys.stderr.write(text + "\n")
 
     def heading(self, text: str) -> None:
         """Write the heading of a part."""

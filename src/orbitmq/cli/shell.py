@@ -10,13 +10,14 @@ Rules:
 """
 
 import argparse
+import asyncio
 import contextlib
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from orbitmq.cli.process import EXIT_FAILED, EXIT_USAGE, complain
+from orbitmq.cli.process import EXIT_FAILED, EXIT_USAGE, STOP_SIGNALS, complain
 from orbitmq.cli.screen import Screen
 from orbitmq.cli.times import take_times
 from orbitmq.client.admin import Admin
@@ -33,7 +34,6 @@ from orbitmq.world.tls import TlsClientSettings
 DEFAULT_NAMESRV = "127.0.0.1:9876"
 EXIT_INTERRUPTED = 130
 
-Verbs = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Act = Callable[[Admin, Screen, argparse.Namespace], Awaitable[None]]
 
 
@@ -77,13 +77,13 @@ def add_verb(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_reaching(parser)
-    take_times(parser)
     parser.set_defaults(run=lambda arguments: run_act(f"orbitmq {command}", arguments, act))
     return parser
 
 
 def add_reaching(parser: argparse.ArgumentParser) -> None:
     """Add the flags that say which cluster is meant and how to show what it says."""
+    take_times(parser)
     reach = parser.add_argument_group("the cluster")
     reach.add_argument(
         "--namesrv",
@@ -170,9 +170,10 @@ def run_client(command: str, main: Coroutine[Any, Any, None]) -> int:
         complain(command, error)
         return EXIT_USAGE
     except ConnectFailed as error:
-        advice = "; start one (orbitmq up), or give --namesrv host:port"
-        is_namesrv = "name server" in str(error)
-        complain(command, ConnectFailed(f"{error}{advice if is_namesrv else ''}"))
+        text = str(error)
+        if "name server" in text and text.endswith("?"):
+            text = f"{text[:-1]} (orbitmq up starts one, --namesrv names another)?"
+        complain(command, ConnectFailed(text))
         return EXIT_FAILED
     except MQError as error:
         complain(command, error)
@@ -201,6 +202,27 @@ def confirm(question: str, *, is_agreed: bool) -> None:
         raise NotDone("nothing was changed")
 
 
-def restore_interrupts() -> None:
-    """Let a second Ctrl-C end the process at once."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Do something until it is done, or until SIGINT or SIGTERM ends it cleanly.
+
+    A second signal ends the process at once.
+    """
+    loop = asyncio.get_running_loop()
+    working = loop.create_task(work)
+
+    def stop() -> None:
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+        working.cancel()
+
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, stop)
+    try:
+        await working
+    except asyncio.CancelledError:
+        if not working.cancelled():
+            raise
+    finally:
+        for number in STOP_SIGNALS:
+            loop.remove_signal_handler(number)

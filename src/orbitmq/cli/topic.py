@@ -70,7 +70,7 @@ async def _list(admin: Admin, screen: Screen, arguments: argparse.Namespace) -> 
     for topic in topics:
         screen.line(topic)
     if not topics:
-        screen.line("there are no topics yet; make one: orbitmq topic create orders")
+        screen.hint("there are no topics yet; make one: orbitmq topic create orders")
 
 
 def _options(arguments: argparse.Namespace) -> TopicOptions:
