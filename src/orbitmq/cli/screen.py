@@ -90,7 +90,8 @@ class Screen:
         """Write a table; numbers stand at the right."""
         cells = [[_cell(cell) for cell in row] for row in rows]
         are_numbers = [
-            bool(cells) and all(_is_number(row[column]) for row in cells)
+            all(_is_number(row[column]) for row in cells)
+            and any(row[column] != NOTHING for row in cells)
             for column in range(len(headings))
         ]
         widths = [

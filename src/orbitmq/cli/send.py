@@ -111,6 +111,8 @@ async def _main(arguments: argparse.Namespace) -> None:
         raise SettingError("give a body, or -f FILE with a message a line")
     if arguments.key_field and arguments.file is None:
         raise SettingError("--key-field is for -f: for one message give --key")
+    if arguments.file not in (None, STDIN) and SystemFiles().size(Path(arguments.file)) is None:
+        raise SettingError(f"there is no file {arguments.file}; for a pipe write -f -")
     options = client_options(arguments)
     producer = Producer(namesrv_of(arguments), GROUP, **options)
     async with producer:
@@ -264,9 +266,7 @@ async def _file_parts(file: str) -> AsyncIterator[bytes]:
     try:
         while True:
             part = await threads.run(partial(SystemFiles().read_at, file, position, CHUNK_BYTES))
-            if part is None:
-                raise SettingError(f"there is no file {file}")
-            if not part:
+            if not part:  # also when somebody has removed it meanwhile
                 return
             position += len(part)
             yield part

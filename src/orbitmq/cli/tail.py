@@ -228,6 +228,6 @@ class _Tail:
             sys.stderr.write(f"orbitmq tail: {broker_name} does not answer, trying on: {error}\n")
 
 
-def _ranked(message: ReceivedMessage) -> tuple[int, MessageQueue, int, ReceivedMessage]:
+def _ranked(message: ReceivedMessage) -> tuple[int, str, int, ReceivedMessage]:
     """Give a message behind what it is ordered by."""
-    return message.store_ms, message.queue, message.queue_offset, message
+    return message.store_ms, message.queue.broker_name, message.log_offset, message
