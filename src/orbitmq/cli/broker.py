@@ -1,4 +1,4 @@
-"""`orbitmq broker`: run a broker, or with --brokers several of them.
+"""`orbitmq broker`: run a broker, or with --brokers several of them; `show` one that runs.
 
 In: flags, a settings file, the data folder, NAMESRV_ADDR. Out: `ready broker=HOST:PORT` and the
 service until a signal comes; or, with -p or -m, its settings.
@@ -18,6 +18,7 @@ from pathlib import Path
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.starting import STORE_NAME, BrokerStart, Given, put_together
 from orbitmq.broker.store_opening import OpeningStopped, StoreOpening
+from orbitmq.cli.broker_show import add_show
 from orbitmq.cli.brokers import (
     BrokersService,
     add_brokers_argument,
@@ -92,7 +93,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     """Add this command to the command line."""
     parser = subparsers.add_parser(
         "broker",
-        help="run a broker",
+        help="run a broker, or show one",
         description="Run a broker: it keeps messages, takes them from producers and gives them to "
         "consumers, and registers with name servers.",
         epilog=EXAMPLES,
@@ -116,6 +117,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--is-child", action="store_true", help=argparse.SUPPRESS
     )
     parser.set_defaults(run=run)
+    add_show(parser.add_subparsers(metavar="show", title="looking at one that runs"))
 
 
 def run(arguments: argparse.Namespace) -> int:

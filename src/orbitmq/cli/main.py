@@ -1,33 +1,53 @@
 """The command `orbitmq`: one file per noun, each with `add_parser(subparsers)` and a run function.
 
 In: the arguments of the command line. Out: an exit code.
-Rule: the order of NOUNS is the order of the help text.
+
+Rules:
+1. The order of NOUNS is the order of the help text.
+2. Only the noun that is meant is imported: a look at a topic does not load a broker.
 """
 
 import argparse
+import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from orbitmq.cli import broker, namesrv, run, store, up, version
+NOUNS = {
+    "up": "up",
+    "namesrv": "namesrv",
+    "broker": "broker",
+    "store": "store",
+    "run": "run",
+    "topic": "topic",
+    "group": "group",
+    "message": "message",
+    "cluster": "cluster",
+    "send": "send",
+    "tail": "tail",
+    "consume": "consume",
+    "completion": "completion",
+    "version": "version",
+}
+"""Each noun, and its module in this folder."""
 
-NOUNS = (up, namesrv, broker, store, run, version)
 
-
-def make_parser() -> argparse.ArgumentParser:
-    """Give the parser of the whole command line."""
+def make_parser(nouns: Iterable[str] = NOUNS) -> argparse.ArgumentParser:
+    """Give the parser of the whole command line, or of some of its nouns."""
     parser = argparse.ArgumentParser(
         prog="orbitmq",
         description="A message broker that speaks Apache RocketMQ's protocol and keeps its files.",
     )
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    for noun in NOUNS:
-        noun.add_parser(subparsers)
+    for noun in nouns:
+        importlib.import_module(f"orbitmq.cli.{NOUNS[noun]}").add_parser(subparsers)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; give its exit code."""
-    parsed = make_parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    meant = words[:1] if words[:1] and words[0] in NOUNS else NOUNS
+    parsed = make_parser(meant).parse_args(words)
     exit_code: int = parsed.run(parsed)
     return exit_code
 

@@ -1,8 +1,8 @@
 """How far a long command is, on standard error.
 
-In: what is read and how much of it is done. Out: one line that is written over in a terminal, or
-lines in a pipe when they were asked for. Rule: at most once a second, and nothing for what is over
-before the first second.
+In: what is read and how much of it is done. Out: one line with a bar that is written over in a
+terminal, or lines in a pipe when they were asked for. Rule: at most once a second, and nothing for
+what is over before the first second.
 """
 
 import sys
@@ -11,6 +11,7 @@ from types import TracebackType
 from orbitmq.world.clock import Clock
 
 INTERVAL_S = 1.0
+BAR_WIDTH = 20
 
 
 class ProgressLine:
@@ -45,8 +46,19 @@ class ProgressLine:
             f"{part}: {done:,} of {total:,} ({done / total:.0%})" if total else f"{part}: {done:,}"
         )
         if self._is_terminal:
+            text = f"{_bar(done / total)} {text}" if total else text
             sys.stderr.write("\r" + text.ljust(self._width))
             self._width = len(text)
         else:
             sys.stderr.write(text + "\n")
         sys.stderr.flush()
+
+
+def _bar(share: float) -> str:
+    """Draw a part of a whole.
+
+    >>> _bar(0.25)
+    '[#####...............]'
+    """
+    full = round(min(1.0, share) * BAR_WIDTH)
+    return f"[{'#' * full}{'.' * (BAR_WIDTH - full)}]"
