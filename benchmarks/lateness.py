@@ -26,7 +26,7 @@ from pathlib import Path
 
 from benchmarks import servers
 from benchmarks.client import Client
-from benchmarks.in_process import frame
+from benchmarks.frames import frame
 from benchmarks.loads import FIRST, LATE_TOPIC, WARM_UP_S, Generator, LoadFailed, build_generator
 from benchmarks.machine import OthersWatch, cores, touch_free_memory
 from benchmarks.servers import Server

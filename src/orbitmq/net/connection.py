@@ -69,13 +69,13 @@ class Connection(Stream):
     """One connection, in either direction."""
 
     __slots__ = (
-        "calls",
         "_decoder",
         "_handle",
         "_header_size_max",
         "_is_let_through",
         "_laters",
         "_read_frames",
+        "calls",
     )
 
     def __init__(
