@@ -1,11 +1,17 @@
-"""A flood: many connections that send without waiting for answers, and keep account of them.
+"""A flood: many connections with hundreds of sends in flight each, and an account of them.
 
 In: an address, a topic, a duration. Out: which queue offsets were acknowledged, how many sends were
-refused, with which remarks. It reads answers as fast as they come, so only the broker is slow.
+refused, with which remarks.
+
+Rules:
+1. It reads answers as fast as they come, so only the broker is slow.
+2. What is in flight is bounded. Sends without end would wait in the kernel's buffers, 5 MB of a
+   connection, and a flood of seconds would go on for a minute after its end.
 """
 
 import asyncio
 import re
+import time
 from array import array
 from typing import cast
 
@@ -14,6 +20,8 @@ from tests.behaviour.requests import send_request
 
 CHUNK_COUNT = 400
 """Messages of one write."""
+IN_FLIGHT_MAX = CHUNK_COUNT
+"""Of one connection."""
 
 _STORED = re.compile(rb'"queueOffset":"(\d+)"')
 _REFUSED = re.compile(rb'"code":2,[^\x00]*?"remark":"([^"]*)"')
@@ -30,6 +38,8 @@ class Account:
         self.failed: set[bytes] = set()
         self.lost = 0
         """Connections that the broker ended."""
+        self.ended_s = 0.0
+        """When the last was sent."""
 
     @property
     def refused_count(self) -> int:
@@ -57,38 +67,32 @@ class Sender(asyncio.Protocol):
         self._account = account
         self._chunk = chunk
         self._held = bytearray()
-        self._is_free = True
+        self._in_flight = 0
         self._is_going = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop has its own kind
-        self._transport.set_write_buffer_limits(high=len(self._chunk))
         self._send()
 
     def _send(self) -> None:
-        if self._is_free and self._is_going:
+        while self._is_going and self._in_flight + CHUNK_COUNT <= IN_FLIGHT_MAX:
             self._transport.write(self._chunk)
+            self._in_flight += CHUNK_COUNT
             self._account.sent += CHUNK_COUNT
-            asyncio.get_running_loop().call_soon(self._send)
-
-    def pause_writing(self) -> None:
-        self._is_free = False
-
-    def resume_writing(self) -> None:
-        self._is_free = True
-        self._send()
 
     def data_received(self, data: bytes) -> None:
         held = self._held
         held += data
-        end = 0
+        end = count = 0
         while len(held) - end >= 4:
             size = 4 + int.from_bytes(held[end : end + 4], "big")
             if end + size > len(held):
                 break
-            end += size
+            end, count = end + size, count + 1
         self._account.take(bytes(held[:end]))
         del held[:end]
+        self._in_flight -= count
+        self._send()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._account.lost += self._is_going
@@ -113,6 +117,7 @@ async def flood(address: str, topic: str, connections: int, duration_s: float) -
     await asyncio.sleep(duration_s)
     for sender in senders:
         sender.stop_sending()
+    account.ended_s = time.monotonic()
     async with asyncio.timeout(60):
         while account.answered < account.sent and not account.lost and not account.failed:
             await asyncio.sleep(0.05)

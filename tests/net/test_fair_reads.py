@@ -1,7 +1,11 @@
-"""One poll reads a bounded piece of each connection, however much a peer has sent."""
+"""One poll reads a bounded piece of each connection, however much a peer has sent.
+
+And of that, requests are handled for a bounded time before it is the turn of others.
+"""
 
 import asyncio
 import socket
+import time
 from collections import Counter
 
 from orbitmq.net.connection import Connection, cut_next
@@ -72,5 +76,33 @@ def test_everything_that_was_sent_is_handled_in_the_end(run: Run) -> None:
             async with asyncio.timeout(PATIENCE_S):
                 await client.writer.drain()
             await until(lambda: count == 500)
+
+    run(scenario())
+
+
+def test_a_read_full_of_slow_requests_lets_others_in_between(run: Run) -> None:
+    """Symptom: 250 KB of requests that nobody knows held up everybody else for 24 ms."""
+
+    async def scenario() -> None:
+        handled: list[str] = []
+
+        def handle(request: Command, _connection: Connection) -> None:
+            handled.append(request.fields["of"])
+            end_s = time.monotonic() + 0.002
+            while time.monotonic() < end_s:
+                pass
+
+        first, second = (Command(10, flag=2, fields={"of": name}) for name in ("first", "second"))
+        async with (
+            serving(handle) as site,
+            connected(site.port) as one,
+            connected(site.port) as other,
+        ):
+            one.write(encode_command(first) * 100)
+            other.write(encode_command(second))
+            await until(lambda: len(handled) == 101)
+            assert handled.index("second") < 50
+            one.write(encode_command(first))
+            await until(lambda: len(handled) == 102)  # and it is read again
 
     run(scenario())

@@ -10,6 +10,8 @@ Rules:
    down without losing its heartbeats; past `laters_per_connection_max` it is refused as busy.
 3. When it ends, owed answers are cancelled and callers get a ConnectionClosed.
 4. `ask` sends a request of our own without a task, a future or a timer; `call` is for coroutines.
+5. After `handling_s` with requests of one connection the others get their turn; it goes on in the
+   next. What a ReadFrames handles by itself is bounded by the read.
 """
 
 import asyncio
@@ -164,21 +166,27 @@ class Connection(Stream):
     def _take(self, data: bytes) -> bool:
         if self._decoder.held_bytes:
             data = self._decoder.take(data)
-        position = 0
+        position, is_over_time = 0, False
         try:
+            deadline_s = 0.0
             while True:
                 position, frame = self._read_frames(self, data, position)
                 if frame is None:
                     break
                 self.traffic.frames.value += 1
                 self._handle_frame(frame)
-                if self.is_blocked():
+                deadline_s = deadline_s or self._watch.now_s() + self.limits.handling_s
+                is_over_time = self._watch.now_s() > deadline_s
+                if is_over_time or self.is_blocked():
                     break
             if position:  # else a read that was let through goes on with the rest of its frame
                 self._pace.frames += 1
                 self._is_let_through = False
             if self.is_blocked():
                 self._halt(data[position:])
+            elif is_over_time and position < len(data):
+                self._halt(data[position:])
+                self._go_on_soon()
             elif position < len(data):
                 self._decoder.hold(data, position)
         except RemoteProtocolError as error:

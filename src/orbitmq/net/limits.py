@@ -46,6 +46,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     held_bytes_max: int = 512 * MIB
     """Unfinished frames, unhandled input and unsent output of all connections together."""
 
+    handling_s: float = 0.005
+    """How long requests of one connection are handled one after the other; then it is the turn of
+    others. One request may take longer."""
+
     laters_pause: int = 2_048
     """Answers owed to one connection from which on it is read only once per sweep."""
 

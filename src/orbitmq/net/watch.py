@@ -19,6 +19,7 @@ from orbitmq.net.later import Laters
 from orbitmq.net.limits import Limits
 from orbitmq.net.proxy_protocol import Proxies
 from orbitmq.net.traffic import Traffic
+from orbitmq.world.clock import SystemClock
 
 if TYPE_CHECKING:
     from orbitmq.net.connection import Connection
@@ -35,6 +36,8 @@ class Watch:
     ) -> None:
         self.loop = loop
         self.limits = limits
+        self.now_s = SystemClock.monotonic_s
+        """The loop's own clock stands still while something is handled."""
         self.traffic = Traffic(registry, name)
         self.failures = Failures(registry)
         self.laters = Laters(loop, self.traffic.laters)
