@@ -282,7 +282,7 @@ def test_hooks_see_each_attempt_and_its_error() -> None:
     async def main() -> None:
         async with scripted([14], []) as cluster, producer_of(cluster) as producer:
             producer.send_hooks.append(Watching())
-            for _ in range(2):
+            for _ in range(4):  # each of the four queues in turn
                 await producer.send(MESSAGE, timeout=PATIENCE_S)
             assert errors.count(14) == 1
             assert errors[errors.index(14) - 1] == "b0"
