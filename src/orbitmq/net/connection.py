@@ -116,7 +116,7 @@ class Connection(Stream):
         reads too slowly. The connection must not be closed.
         """
         ensure(not self.closed, "whoever asks has looked whether the connection is open")
-        if self._has_unread_output:
+        if self._is_undrained or self._out_bytes > self.limits.output_pause_bytes:
             self._refuse_flood()
         opaque = self.calls.open(asking)
         try:

@@ -89,11 +89,10 @@ class Stream(asyncio.Protocol):
     def __init__(
         self, watch: Watch, turn: Turn, *, tls: ServerTls | None, is_dialled: bool
     ) -> None:
-        self.peer = ""
+        self.peer = self.close_reason = ""
         self.peer_address = self.local_address = ("", 0)
         self.born_s = 0.0
         self.closed = False
-        self.close_reason = ""
         self.on_close: list[Callable[[Connection], None]] = []
         self.held_bytes = 0
         self.limits = watch.limits
@@ -106,9 +105,8 @@ class Stream(asyncio.Protocol):
         self._is_dialled = is_dialled
         self._is_first_read = not is_dialled
         self._proxies = watch.proxies
-        self._preamble = b""
+        self._preamble = self._backlog = b""
         self._is_lost = self._is_finished = self._is_dropped = False
-        self._backlog = b""
         self._is_halted = self._is_going_on = self._is_resting = False
         self._out: Parts = []
         self._out_bytes = 0
@@ -307,10 +305,6 @@ class Stream(asyncio.Protocol):
     @abstractmethod
     def is_blocked(self) -> bool:
         """Whether no further input is to be handled for now."""
-
-    @property
-    def _has_unread_output(self) -> bool:
-        return self._is_undrained or self._out_bytes > self.limits.output_pause_bytes
 
     def pause_writing(self) -> None:
         """Stop reading: the peer does not read (called by the transport)."""
