@@ -156,7 +156,7 @@ def test_of_a_failed_batch_only_the_rest_comes_again(system: System, fresh_name:
             if not messages[0].reconsume_times:
                 raise Retry(delay_level=1, consumed=3)
 
-        await send(system, topic, numbered(5))
+        await send(system, topic, numbered(5), queue_id=0)
         async with await consumer_of(system, group, topic, handle, consume_batch_size=5):
             await becomes(lambda: sum(map(len, batches)) >= 7, "the rest came again")
         assert batches[0] == numbered(5)

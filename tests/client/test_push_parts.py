@@ -203,6 +203,44 @@ def test_what_could_not_be_stored_is_stored_the_next_time() -> None:
     run(main())
 
 
+class SlowStore(Kept):
+    """A store that handles requests which are under way together in either order."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.goes_on = asyncio.Event()
+        self.asked_count = 0
+
+    async def persist(self, queues: Collection[MessageQueue]) -> None:
+        offsets = [self._offsets[queue] for queue in queues]
+        self.asked_count += 1
+        await self.goes_on.wait()
+        self.written += offsets
+
+
+def test_a_queues_last_commit_is_not_overtaken_by_the_one_before() -> None:
+    async def main() -> None:
+        for is_reset in (False, True):
+            store = SlowStore()
+            commits, process_queue = begun(store, 5, ago_s=2 * SETTLE_S)
+            first = asyncio.create_task(commits.commit([process_queue]))
+            await becomes(lambda: store.asked_count == 1, "the first is under way", 5)  # noqa: B023 - called at once
+            process_queue.next_offset = 6
+            await commits.commit([process_queue])  # the timer's: it comes again
+            last = asyncio.create_task(
+                commits.set_to(process_queue, 2)
+                if is_reset
+                else commits.commit([process_queue], is_last=True)
+            )
+            await asyncio.sleep(0.05)
+            assert store.asked_count == 1
+            store.goes_on.set()
+            await asyncio.gather(first, last)
+            assert store.written == [5, 2 if is_reset else 6]
+
+    run(main())
+
+
 # --- workers ---
 
 

@@ -9,6 +9,7 @@ Rules:
    first commit comes after a while, and not below what the store has by then: offsets that one
    group's members commit do not go back.
 3. What has not changed is not stored again by the timer; pulls carry it anyway.
+4. A queue has one commit under way at a time: brokers may handle two at once in either order.
 """
 
 import asyncio
@@ -55,21 +56,39 @@ class Commits:
 
         `is_last`: these queues are given away, so also those are stored that came just now.
         """
+        if is_last:
+            await self._wait_uncommitted(process_queues)
         changed = []
         for each in await self._settled(process_queues, is_last=is_last):
+            # Somebody else may have dropped or begun to commit it while the store was asked.
+            if each.committing is not None or (each.is_dropped and not is_last):
+                continue
             offset = self._note(each)
             if offset is not None and offset != each.committed:
                 changed.append((each, offset))
-        if not changed:
-            return
+        if changed:
+            await self._persist(changed)
+
+    async def _persist(self, changed: list[tuple[ProcessQueue, int]]) -> None:
+        done = self._loop.create_future()
+        for each, _ in changed:
+            each.committing = done
         try:
             await self.store.persist([each.queue for each, _ in changed])
+            self._is_failing = False
+            for each, offset in changed:
+                each.committed = offset
         except MQError as error:
             self._failed(error)
-            return
-        self._is_failing = False
-        for each, offset in changed:
-            each.committed = offset
+        finally:
+            done.set_result(None)
+            for each, _ in changed:
+                each.committing = None
+
+    async def _wait_uncommitted(self, process_queues: Collection[ProcessQueue]) -> None:
+        """Return when no commit of these is under way (rule 4)."""
+        while under_way := {each.committing for each in process_queues} - {None}:
+            await asyncio.wait([each for each in under_way if each is not None])
 
     async def _settled(
         self, process_queues: Collection[ProcessQueue], *, is_last: bool
@@ -97,12 +116,10 @@ class Commits:
         process_queue.is_settled = True
 
     async def set_to(self, process_queue: ProcessQueue, offset: int) -> None:
-        """Store another offset than the progress, also a smaller one."""
+        """Store another offset than the progress, also a smaller one (of a dropped queue)."""
+        await self._wait_uncommitted([process_queue])
         self.store.update(process_queue.queue, offset)
-        try:
-            await self.store.persist([process_queue.queue])
-        except MQError as error:
-            self._failed(error)
+        await self._persist([(process_queue, offset)])
 
     def _failed(self, error: MQError) -> None:
         if not self._is_failing:

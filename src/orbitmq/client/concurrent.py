@@ -17,7 +17,7 @@ import logging
 from collections.abc import Sequence
 
 from orbitmq.client.figures import Figures
-from orbitmq.client.handling import Handling, Outcome, ThreadHandling
+from orbitmq.client.handling import Handling, LineHandling, Outcome
 from orbitmq.client.iterating import NotBegun
 from orbitmq.client.message import ReceivedMessage
 from orbitmq.client.outcomes import DeadLetter, Retry
@@ -51,7 +51,7 @@ class ConcurrentConsumption:
         self._figures = figures
         self._loop = asyncio.get_running_loop()
         self._handling: Handling | None = None
-        self._threads: ThreadHandling | None = None
+        self._line: LineHandling | None = None
         self._tasks: WorkerTasks[Job] = WorkerTasks(settings.consume_threads, self._run)
         self._failures: WorkerTasks[tuple[Job, BaseException]] = WorkerTasks(
             settings.consume_threads, self._fail
@@ -61,7 +61,7 @@ class ConcurrentConsumption:
     def use(self, handling: Handling) -> None:
         """Have jobs handled like that."""
         self._handling = handling
-        self._threads = handling if isinstance(handling, ThreadHandling) else None
+        self._line = handling if isinstance(handling, LineHandling) else None
 
     def take(self, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
         """Have messages consumed that were pulled."""
@@ -83,8 +83,8 @@ class ConcurrentConsumption:
         return not process_queue.is_dropped
 
     def _submit(self, jobs: list[Job]) -> None:
-        if self._threads is not None:
-            self._threads.workers.put(jobs)
+        if self._line is not None:
+            self._line.put(jobs)
         else:
             self._tasks.put(jobs)
 
@@ -96,15 +96,15 @@ class ConcurrentConsumption:
         outcome = await self._handling.outcome(job)
         if outcome is None:
             self._succeed(job)
-        elif not isinstance(outcome, NotBegun):
+        else:
             await self._fail((job, outcome))
 
     def results(self, results: list[tuple[Job, object]]) -> None:
-        """Take what threads made of jobs."""
+        """Take what became of jobs that were put into a line."""
         for job, outcome in results:
             if outcome is None:
                 self._succeed(job)
-            else:
+            elif not isinstance(outcome, NotBegun):
                 self._failures.put([(job, outcome)])  # type: ignore[list-item]  # an Outcome
 
     def _succeed(self, job: Job) -> None:
@@ -208,9 +208,9 @@ class ConcurrentConsumption:
             handle.cancel()
         self._again.clear()
         self._tasks.withdraw()
-        if self._threads is not None:
-            self._threads.workers.withdraw()
-            await self._threads.workers.wait_quiet()
+        if self._line is not None:
+            self._line.withdraw()
+            await self._line.wait_quiet()
         await self._tasks.wait_quiet()
         await self._failures.wait_empty()
 

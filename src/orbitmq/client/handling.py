@@ -13,7 +13,7 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from orbitmq.client.consume_hooks import (
     ConsumeContext,
@@ -31,6 +31,9 @@ from orbitmq.world.workers import Workers
 Handler = Callable[..., Any]
 """A function of one ReceivedMessage, or of a list of them with `consume_batch_size` above 1."""
 
+SERIES_S = 0.02
+"""So long jobs of one queue are done in a thread without the loop hearing of them."""
+
 Outcome = BaseException | None
 Results = Callable[[list[tuple[Job, object]]], None]
 
@@ -41,6 +44,35 @@ class Handling(Protocol):
     async def outcome(self, job: Job) -> Outcome:
         """Have a job handled now; give what became of it."""
         ...
+
+
+@runtime_checkable
+class LineHandling(Protocol):
+    """A way that takes jobs from a line of its own and tells of their outcomes later."""
+
+    def put(self, jobs: list[Job]) -> None:
+        """Have jobs handled."""
+        ...
+
+    def withdraw(self) -> None:
+        """Begin no more of them."""
+        ...
+
+    async def wait_quiet(self) -> None:
+        """Return when those that have begun are over."""
+        ...
+
+
+class Series:
+    """Jobs of one queue that are to be done one after the other (orderly consumers)."""
+
+    __slots__ = ("answer", "jobs", "until_s")
+
+    def __init__(self, jobs: list[Job], until_s: float) -> None:
+        self.jobs = jobs
+        self.until_s = until_s
+        """None is begun after this time: the lock ends then."""
+        self.answer: asyncio.Future[list[Outcome]] | None = None
 
 
 def is_async_handler(handler: Handler) -> bool:
@@ -142,18 +174,56 @@ class ThreadHandling:
     def __init__(self, calling: Calling, count: int, results: Results) -> None:
         self._calling = calling
         self._results = results
-        self.workers: Workers[Job] = Workers(count, "handler", self._work, self._done)
+        self._workers: Workers[Job | Series] = Workers(count, "handler", self._work, self._done)
+
+    def put(self, jobs: list[Job]) -> None:
+        """Have jobs handled; `results` hears of them."""
+        self._workers.put(jobs)
+
+    def withdraw(self) -> None:
+        """Begin no more of them."""
+        self._workers.withdraw()
+
+    async def wait_quiet(self) -> None:
+        """Return when those that have begun are over."""
+        await self._workers.wait_quiet()
+
+    def close(self, wait_s: float) -> bool:
+        """End the threads; give whether all ended in time."""
+        return self._workers.close(wait_s)
 
     async def outcome(self, job: Job) -> Outcome:
         """Have a job handled now; give what became of it."""
         job.answer = asyncio.get_running_loop().create_future()
-        self.workers.put([job])
+        self._workers.put([job])
         return await job.answer
 
-    def _work(self, job: Job) -> Outcome:
+    async def outcomes(self, series: Series) -> list[Outcome]:
+        """Have jobs handled in order, by one thread, up to the first that fails.
+
+        Fewer come back when they take long: the rest is not begun.
+        """
+        series.answer = asyncio.get_running_loop().create_future()
+        self._workers.put([series])
+        return await series.answer
+
+    def _work(self, job: Job | Series) -> object:
         """Call the handler (in a thread)."""
-        if job.process_queue.is_dropped and job.answer is None:
-            return None
+        if isinstance(job, Job):
+            is_wanted = job.answer is not None or not job.process_queue.is_dropped
+            return self._call(job) if is_wanted else None
+        outcomes: list[Outcome] = []
+        now_s = self._calling.clock.monotonic_s
+        ends_s = min(now_s() + SERIES_S, job.until_s)
+        for each in job.jobs:
+            if outcomes and (now_s() > ends_s or each.process_queue.is_dropped):
+                break
+            outcomes.append(self._call(each))
+            if outcomes[-1] is not None:
+                break
+        return outcomes
+
+    def _call(self, job: Job) -> Outcome:
         calling = self._calling
         argument = calling.begin(job)
         context = calling.context(job) if calling.hooks else None
@@ -171,12 +241,13 @@ class ThreadHandling:
             outcome = error
         return calling.end(job, outcome, context)
 
-    def _done(self, results: list[tuple[Job, object]]) -> None:
-        unasked = []
+    def _done(self, results: list[tuple[Job | Series, object]]) -> None:
+        unasked: list[tuple[Job, object]] = []
         for job, outcome in results:
-            if job.answer is None:
+            if job.answer is not None:
+                if not job.answer.done():
+                    job.answer.set_result(outcome)  # type: ignore[arg-type]  # what _work gave
+            elif isinstance(job, Job):
                 unasked.append((job, outcome))
-            elif not job.answer.done():
-                job.answer.set_result(outcome)  # type: ignore[arg-type]  # what _work gave
         if unasked:
             self._results(unasked)

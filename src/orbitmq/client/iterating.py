@@ -17,10 +17,11 @@ from collections import deque
 from weakref import WeakSet
 
 from orbitmq.client.consume_hooks import ConsumeContext
-from orbitmq.client.handling import Calling, Outcome
+from orbitmq.client.handling import Calling, Outcome, Results
 from orbitmq.client.message import ReceivedMessage
 from orbitmq.client.outcomes import Retry
 from orbitmq.client.process_queue import Job
+from orbitmq.client.worker_tasks import TURN_COUNT
 
 
 class NotBegun(Exception):
@@ -38,15 +39,17 @@ class Open:
 
 
 class Iteration:
-    """Hands messages to loops (it is a Handling)."""
+    """Hands messages to loops; `results` hears of jobs that nobody waits for."""
 
-    def __init__(self, calling: Calling) -> None:
+    def __init__(self, calling: Calling, results: Results) -> None:
         self._calling = calling
+        self._results = results
         self._loop = asyncio.get_running_loop()
         self._ready: deque[Job] = deque()
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._iterators: WeakSet[MessageIterator] = WeakSet()
         self._left: list[Open] = []
+        self._given_count = 0
         self._is_closed = False
 
     async def outcome(self, job: Job) -> Outcome:
@@ -54,9 +57,22 @@ class Iteration:
         if self._is_closed:
             return NotBegun()
         job.answer = self._loop.create_future()
-        self._ready.append(job)
-        self._wake()
+        self.put([job])
         return await job.answer
+
+    def put(self, jobs: list[Job]) -> None:
+        """Offer jobs to the loops."""
+        self._ready.extend(jobs)
+        self._wake()
+
+    def withdraw(self) -> None:
+        """Offer nothing any more."""
+        ready, self._ready = self._ready, deque()
+        for job in ready:
+            self._tell(job, NotBegun())
+
+    async def wait_quiet(self) -> None:
+        """Return at once: what loops have open was settled when they were ended."""
 
     def iterator(self) -> "MessageIterator":
         """Begin a loop; what the loops before have left open is returned (rule 2)."""
@@ -78,28 +94,35 @@ class Iteration:
                 if waiting.done() and not waiting.cancelled():
                     self._wake()  # it was our turn, and we cannot take it
                 raise
+        self._given_count += 1
+        if self._given_count % TURN_COUNT == 0:
+            await asyncio.sleep(0)  # a loop whose body never waits lets others have a turn
+            if not self._ready:
+                return await self.next()
         job = self._ready.popleft()
+        if self._ready and self._waiting:
+            self._wake()
         self._calling.begin(job)
         return Open(job, self._calling.context(job) if self._calling.hooks else None)
 
     def settle(self, opened: Open, outcome: Outcome) -> None:
         """Say what became of a message."""
-        self._calling.end(opened.job, outcome, opened.context)
-        answer = opened.job.answer
-        if answer is not None and not answer.done():
-            answer.set_result(outcome)
+        self._tell(opened.job, self._calling.end(opened.job, outcome, opened.context))
+
+    def _tell(self, job: Job, outcome: Outcome) -> None:
+        if job.answer is None:
+            self._results([(job, outcome)])
+        elif not job.answer.done():
+            job.answer.set_result(outcome)
 
     def leave(self, opened: Open) -> None:
         """Remember what a loop that was left has had."""
         self._left.append(opened)
 
-    def withdraw(self, *, is_failing: bool) -> None:
+    def end(self, *, is_failing: bool) -> None:
         """End all loops; `is_failing`: an exception is under way (rule 2)."""
         self._is_closed = True
-        while self._ready:
-            answer = self._ready.popleft().answer
-            if answer is not None and not answer.done():
-                answer.set_result(NotBegun())
+        self.withdraw()
         self._settle_left(Retry() if is_failing else None)
         for each in list(self._iterators):
             each.end(Retry() if is_failing else None)

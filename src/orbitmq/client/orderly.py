@@ -13,10 +13,11 @@ Rules:
 
 import asyncio
 import logging
+import math
 from collections.abc import Sequence
 
 from orbitmq.client.figures import Figures
-from orbitmq.client.handling import Handling
+from orbitmq.client.handling import Handling, Outcome, Series, ThreadHandling
 from orbitmq.client.iterating import NotBegun
 from orbitmq.client.message import ReceivedMessage
 from orbitmq.client.outcomes import DeadLetter, Retry
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 RUN_S = 60.0
 UNLOCKED_S = 0.1
 """A queue whose lock has run out is looked at again after this time."""
+SERIES_COUNT = 32
+"""So many calls of a plain function are made by one thread before the loop looks at them."""
 SUSPEND_MIN_S, SUSPEND_MAX_S = 0.01, 30.0
 
 
@@ -86,11 +89,10 @@ class OrderlyConsumption:
                 break
             if self._clock.monotonic_s() > ends_s:
                 break
-            job = self._next_job(process_queue)
-            if job is None:
+            if not process_queue.waiting:
                 pause_s = None
                 break
-            failure_pause_s = await self._consume(job)
+            failure_pause_s = await self._consume(process_queue)
             if failure_pause_s is not None:
                 pause_s = failure_pause_s
                 break
@@ -99,11 +101,13 @@ class OrderlyConsumption:
         else:
             self._go_on_later(process_queue, pause_s)
 
-    def _next_job(self, process_queue: ProcessQueue) -> Job | None:
+    def _next_job(self, process_queue: ProcessQueue) -> Job:
         waiting = process_queue.waiting
         count = min(self._settings.consume_batch_size, len(waiting))
-        messages = [waiting.popleft() for _ in range(count)]
-        return Job(process_queue, messages) if messages else None
+        return Job(process_queue, [waiting.popleft() for _ in range(count)])
+
+    def results(self, _results: object) -> None:
+        """Take nothing: the outcome of each job is waited for."""
 
     def _go_on_later(self, process_queue: ProcessQueue, pause_s: float) -> None:
         handle: asyncio.TimerHandle = self._loop.call_later(
@@ -117,25 +121,49 @@ class OrderlyConsumption:
 
     # --- one call ---
 
-    async def _consume(self, job: Job) -> float | None:
-        """Have one job handled; give how long the queue must pause, None for not at all."""
-        process_queue = job.process_queue
-        if self._handling is None:
-            return UNLOCKED_S
+    async def _consume(self, process_queue: ProcessQueue) -> float | None:
+        """Have the next jobs handled; give how long the queue must pause, None for not at all."""
+        handling = self._handling
         process_queue.is_handling = True
         try:
-            outcome = await self._handling.outcome(job)
-            process_queue.consumed_s = job.ended_s
-            if isinstance(outcome, NotBegun):
-                process_queue.waiting.extendleft(reversed(job.messages))
-                return SUSPEND_MIN_S
-            if outcome is None:
-                process_queue.remove(job.messages)
-                self._figures.consumed(job, len(job.messages), 0)
-                return None
-            return await self._failed(job, outcome)
+            if isinstance(handling, ThreadHandling):
+                return await self._consume_series(process_queue, handling)
+            job = self._next_job(process_queue)
+            outcome = await handling.outcome(job) if handling is not None else NotBegun()
+            return await self._settle(job, outcome)
         finally:
             process_queue.handled()
+
+    async def _consume_series(
+        self, process_queue: ProcessQueue, handling: ThreadHandling
+    ) -> float | None:
+        """Have several jobs done by one thread: to wait for each would cost more than to do it."""
+        count = min(len(process_queue.waiting), SERIES_COUNT * self._settings.consume_batch_size)
+        jobs = []
+        while count > 0:
+            jobs.append(self._next_job(process_queue))
+            count -= len(jobs[-1].messages)
+        until_s = process_queue.locked_until_s
+        outcomes = await handling.outcomes(Series(jobs, math.inf if until_s is None else until_s))
+        for job in reversed(jobs[len(outcomes) :]):
+            process_queue.waiting.extendleft(reversed(job.messages))
+        pause_s = None
+        for job, outcome in zip(jobs, outcomes, strict=False):
+            pause_s = await self._settle(job, outcome)
+        return pause_s
+
+    async def _settle(self, job: Job, outcome: Outcome) -> float | None:
+        """Do what an outcome asks for; give how long the queue must pause."""
+        process_queue = job.process_queue
+        if isinstance(outcome, NotBegun):
+            process_queue.waiting.extendleft(reversed(job.messages))
+            return SUSPEND_MIN_S
+        process_queue.consumed_s = job.ended_s
+        if outcome is None:
+            process_queue.remove(job.messages)
+            self._figures.consumed(job, len(job.messages), 0)
+            return None
+        return await self._failed(job, outcome)
 
     async def _failed(self, job: Job, outcome: BaseException) -> float | None:
         consumed = outcome.consumed if isinstance(outcome, Retry) else 0

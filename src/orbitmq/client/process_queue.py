@@ -65,6 +65,7 @@ class ProcessQueue:
         # Of commits (see committing).
         self.is_settled = False
         self.committed: int | None = None
+        self.committing: asyncio.Future[None] | None = None
         # Of orderly consumers.
         self.waiting: deque[ReceivedMessage] = deque()
         self.is_running = False

@@ -35,6 +35,8 @@ PULL_TIMEOUT_S = 30.0
 TROUBLE_S = 1.0
 UNKNOWN_S = 0.2
 """The pause when a broker does not know our subscription yet: a heartbeat is on its way."""
+UNKNOWN_COUNT = 10
+"""After so many such answers we do not wait for the next heartbeat, but send one."""
 UNLOCKED_S = 0.1
 QUICK_S = 0.05
 QUICK_COUNT_MAX = 10
@@ -99,6 +101,7 @@ class PushPulls:
         self._figures = figures
         self._known: dict[str, Subscription] = {}
         self._troubled: dict[tuple[str, str], str] = {}
+        self._unknown_count = 0
 
     async def tell_brokers(self, subscriptions: Mapping[str, Subscription]) -> None:
         """Send heartbeats, and pull from then on by what they said."""
@@ -213,6 +216,9 @@ class PushPulls:
         queue = process_queue.queue
         if isinstance(error, RequestFailed) and error.code in _UNKNOWN:
             log.debug("%s: the broker does not know our subscription yet: %s", queue, error)
+            self._unknown_count += 1
+            if self._unknown_count % UNKNOWN_COUNT == 0:
+                self._instance.spawn(self._introduce())
             return UNKNOWN_S
         key = (queue.broker_name, queue.topic)
         if key not in self._troubled:
@@ -224,6 +230,9 @@ class PushPulls:
                 error,
             )
         return TROUBLE_S
+
+    async def _introduce(self) -> None:
+        await self._instance.heartbeat()
 
     def _well(self, process_queue: ProcessQueue) -> None:
         queue = process_queue.queue

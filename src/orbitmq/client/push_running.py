@@ -137,16 +137,12 @@ class RunningPush:
     def _use(self, handler: Handler | None, hooks: Sequence[ConsumeHook]) -> None:
         settings = self.settings
         calling = Calling(handler, settings, hooks, self.instance.clock)
+        results = self.consumption.results
         if handler is None:
-            self._handling = self.iteration = Iteration(calling)
+            self._handling = self.iteration = Iteration(calling, results)
         elif is_async_handler(handler):
             self._handling = AsyncHandling(calling)
         else:
-            results = (
-                self.consumption.results
-                if isinstance(self.consumption, ConcurrentConsumption)
-                else _ignore
-            )
             self._handling = ThreadHandling(calling, settings.consume_threads, results)
         self.consumption.use(self._handling)
 
@@ -175,7 +171,7 @@ class RunningPush:
         await self._end_tasks()
         await self.rebalancing.stop()
         if self.iteration is not None:
-            self.iteration.withdraw(is_failing=is_failing)
+            self.iteration.end(is_failing=is_failing)
         try:
             async with asyncio.timeout(self.settings.close_timeout_s):
                 await self.consumption.stop()
@@ -189,7 +185,7 @@ class RunningPush:
         await self.consumption.close()
         await self.rebalancing.close()
         if isinstance(self._handling, ThreadHandling):
-            self._handling.workers.close(THREADS_END_S)
+            self._handling.close(THREADS_END_S)
         await self.leave()
 
     async def leave(self) -> None:
@@ -299,7 +295,3 @@ class RunningPush:
             spent_time_mills=round((clock.monotonic_s() - begun_s) * 1000),
         )
         return write_json(answer, standard=True)
-
-
-def _ignore(_results: object) -> None:
-    """Take what somebody else is waiting for."""
