@@ -191,6 +191,21 @@ def test_a_reader_of_a_pipe_that_has_seen_enough_is_no_error(
         assert tail.process.stderr.read() == ""
 
 
+def test_tail_that_follows_for_nobody_ends_quietly(
+    system: System, fresh_name: Fresh, tmp_path: Path
+) -> None:
+    topic, flags = made_topic(system, fresh_name, tmp_path, 1), ("--namesrv", system.namesrv)
+    shell(tmp_path, "send", topic, "first", *flags)
+    with Follower(tmp_path, "tail", topic, "--from", "earliest", *flags) as tail:
+        assert tail.line()
+        assert tail.process.stdout is not None
+        tail.process.stdout.close()
+        shell(tmp_path, "send", topic, "second", *flags)
+        assert tail.process.wait(PATIENCE_S) == 0
+        assert tail.process.stderr is not None
+        assert tail.process.stderr.read() == ""
+
+
 def test_bytes_that_are_no_text_are_shown_and_kept(
     system: System, fresh_name: Fresh, tmp_path: Path
 ) -> None:

@@ -217,24 +217,24 @@ class _Lines:
         done, total = 0, _size(self._arguments.file)
         with ProgressLine(clock, is_wanted=False) as progress:
             async for lines, read_bytes in _chunks(self._arguments.file):
-                for line in lines:
-                    await self._submit(line)
-                    if self._failure is not None:
-                        return
+                await self._submit_all(lines)
                 done += read_bytes
                 progress.tell("bytes read", done, total)
 
-    async def _submit(self, line: bytes) -> None:
-        if not line.strip():
-            return
-        message = _message(self._arguments, line)
-        await self._producer.room()
-        self._producer.submit(message).add_done_callback(self._done)
+    async def _submit_all(self, lines: list[bytes]) -> None:
+        """Send lines; raises the first failure of these or of earlier ones."""
+        for line in lines:
+            if self._failure is not None:
+                raise self._failure
+            if line.strip():
+                message = _message(self._arguments, line)
+                await self._producer.room()
+                self._producer.submit(message).add_done_callback(self._done)
 
     def _done(self, sending: "asyncio.Future[SendResult]") -> None:
-        error = asyncio.CancelledError() if sending.cancelled() else sending.exception()
+        error = None if sending.cancelled() else sending.exception()
         if error is None:
-            self._sent_count += 1
+            self._sent_count += not sending.cancelled()
         else:
             self._failed_count += 1
             self._failure = self._failure or error
