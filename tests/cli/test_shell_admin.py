@@ -104,8 +104,7 @@ def test_a_group_is_created_shown_reset_and_deleted(
     shell(tmp_path, "topic", "create", topic, "--queues", "2", *flags)
     made = json.loads(shell(tmp_path, "group", "create", group, "--retries", "3", *flags).out)
     assert made[0]["retry_max_times"] == 3
-    for body in ("one", "two"):
-        assert shell(tmp_path, "send", topic, body, *flags).code == 0
+    assert shell(tmp_path, "send", topic, "-f", "-", *flags, stdin=b"one\ntwo\n").code == 0
     moved = json.loads(
         shell(tmp_path, "group", "reset", group, topic, "--to", "earliest", *flags).out
     )

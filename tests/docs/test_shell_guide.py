@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.cli.main import make_parser
+from orbitmq.client.admin import Admin
 from tests.cli.shell_runs import PATIENCE_S, environment_of
 from tests.foreign.judged import judged_original, system_under_test
 
@@ -65,3 +66,11 @@ def test_the_guide_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
                 check=False,
             )
             assert (done.returncode, done.stderr) == (0, ""), line
+
+
+def test_the_table_of_methods_has_all_that_admin_has() -> None:
+    page = GUIDE.with_name("admin.md").read_text()
+    rows = page.partition("| for | methods |")[2].partition("\n\n")[0]
+    shown = set(re.findall(r"`(\w+)`", rows))
+    there = {name for name in dir(Admin) if not name.startswith("_")}
+    assert shown == there - {"start", "close"}

@@ -5,8 +5,10 @@ In: a body, or the lines of a file or of standard input. Out: where it was store
 Rules:
 1. Lines are sent pipelined, many at a time. The first that fails ends it; what was stored and what
    was not is told.
-2. Empty lines are passed over: no message may be empty.
-3. A terminal sees how far it is.
+2. Lines with a sharding key are sent one after the other: the original's brokers may store what
+   comes at the same time in any order.
+3. Empty lines are passed over: no message may be empty.
+4. A terminal sees how far it is.
 """
 
 import argparse
@@ -227,9 +229,11 @@ class _Lines:
             if self._failure is not None:
                 raise self._failure
             if line.strip():
-                message = _message(self._arguments, line)
                 await self._producer.room()
-                self._producer.submit(message).add_done_callback(self._done)
+                sending = self._producer.submit(_message(self._arguments, line))
+                sending.add_done_callback(self._done)
+                if self._arguments.sharding_key:
+                    await asyncio.wait([sending])
 
     def _done(self, sending: "asyncio.Future[SendResult]") -> None:
         error = None if sending.cancelled() else sending.exception()
