@@ -28,7 +28,7 @@ def shell(folder: Path, *words: str, stdin: bytes = b"", **variables: str) -> Do
     done = subprocess.run(
         [sys.executable, "-m", "orbitmq", *words],
         cwd=folder,
-        env={**_environment(folder), **variables},
+        env={**environment_of(folder), **variables},
         input=stdin,
         capture_output=True,
         timeout=PATIENCE_S,
@@ -43,7 +43,7 @@ def on_terminal(folder: Path, *words: str, typed: bytes = b"", **variables: str)
     process = subprocess.Popen(
         [sys.executable, "-m", "orbitmq", *words],
         cwd=folder,
-        env={**_environment(folder), "TERM": "xterm", **variables},
+        env={**environment_of(folder), "TERM": "xterm", **variables},
         stdin=side,
         stdout=side,
         stderr=side,
@@ -55,7 +55,8 @@ def on_terminal(folder: Path, *words: str, typed: bytes = b"", **variables: str)
     return Done(process.wait(PATIENCE_S), shown.decode().replace("\r\n", "\n"), "")
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def environment_of(folder: Path) -> dict[str, str]:
+    """The environment of somebody to whom no cluster was named."""
     hidden = ("NAMESRV_ADDR", "NAMESRV_LOOKUP", "NO_COLOR")
     return {name: value for name, value in environment(folder).items() if name not in hidden}
 

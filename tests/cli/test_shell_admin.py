@@ -2,11 +2,13 @@
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.behaviour.consumers import Fresh, join
+from tests.behaviour.consumers import Fresh, answer, join, next_request
 from tests.cli.shell_runs import NOBODY, on_terminal, shell
 from tests.foreign.judged import System
 from tests.wire_client import WireClient
@@ -102,8 +104,7 @@ def test_a_group_is_created_shown_reset_and_deleted(
     shell(tmp_path, "topic", "create", topic, "--queues", "2", *flags)
     made = json.loads(shell(tmp_path, "group", "create", group, "--retries", "3", *flags).out)
     assert made[0]["retry_max_times"] == 3
-    for body in ("one", "two"):
-        assert shell(tmp_path, "send", topic, body, *flags).code == 0
+    assert shell(tmp_path, "send", topic, "-f", "-", *flags, stdin=b"one\ntwo\n").code == 0
     moved = json.loads(
         shell(tmp_path, "group", "reset", group, topic, "--to", "earliest", *flags).out
     )
@@ -138,6 +139,31 @@ def test_members_of_a_group_are_shown(system: System, fresh_name: Fresh, tmp_pat
     assert re.search(r"^c@1 +127\.0\.0\.1:\d+ +JAVA ", shown.out, re.MULTILINE)
     assert re.search(rf"^{topic} +\* +TAG$", shown.out, re.MULTILINE)
     assert re.search(rf"^{group} +1 +clustering ", listed.out, re.MULTILINE)
+
+
+def test_members_that_subscribe_to_something_else_are_named(
+    system: System, fresh_name: Fresh, tmp_path: Path
+) -> None:
+    topic, group = fresh_name("Topic"), fresh_name("Group")
+    flags = ("--json", "--namesrv", system.namesrv)
+    shell(tmp_path, "topic", "create", topic, *flags)
+
+    def say(member: WireClient, expression: str) -> None:
+        data = [{"topic": topic, "subString": expression, "expressionType": "TAG"}]
+        body = json.dumps({"subscriptionSet": data}).encode()
+        answer(member, next_request(member, 307), body=body)
+
+    expressions = {"c@1": "*", "c@2": "*", "c@3": "paid"}
+    with ThreadPoolExecutor(3) as threads, ExitStack() as members:
+        saying = []
+        for client_id, expression in expressions.items():
+            member = members.enter_context(WireClient(system.broker))
+            join(member, client_id, group, topic)
+            saying.append(threads.submit(say, member, expression))
+        shown = json.loads(shell(tmp_path, "group", "show", group, *flags).out)
+        for one in saying:
+            one.result()
+    assert shown["differing_clients"] == ["c@3"]
 
 
 # --- messages ---

@@ -138,12 +138,12 @@ def test_many_lines_are_sent_in_their_order_by_a_sharding_key(
     system: System, fresh_name: Fresh, tmp_path: Path
 ) -> None:
     topic, flags = made_topic(system, fresh_name, tmp_path, 4), ("--namesrv", system.namesrv)
-    text = "".join(f"{number}\n" for number in range(5_000))
+    text = "".join(f"{number}\n" for number in range(2_000))
     words = ("send", topic, "-f", "-", "--sharding-key", "k", *flags)
     assert shell(tmp_path, *words, stdin=text.encode()).code == 0
     tail = ("tail", topic, "--from", "earliest", "--no-follow", "--json", *flags)
     seen = lines_of(shell(tmp_path, *tail).out)
-    assert [one["body"] for one in seen] == [str(number) for number in range(5_000)]
+    assert [one["body"] for one in seen] == [str(number) for number in range(2_000)]
     assert len({one["queue_id"] for one in seen}) == 1
 
 
@@ -186,6 +186,21 @@ def test_a_reader_of_a_pipe_that_has_seen_enough_is_no_error(
         assert tail.line()
         assert tail.process.stdout is not None
         tail.process.stdout.close()
+        assert tail.process.wait(PATIENCE_S) == 0
+        assert tail.process.stderr is not None
+        assert tail.process.stderr.read() == ""
+
+
+def test_tail_that_follows_for_nobody_ends_quietly(
+    system: System, fresh_name: Fresh, tmp_path: Path
+) -> None:
+    topic, flags = made_topic(system, fresh_name, tmp_path, 1), ("--namesrv", system.namesrv)
+    shell(tmp_path, "send", topic, "first", *flags)
+    with Follower(tmp_path, "tail", topic, "--from", "earliest", *flags) as tail:
+        assert tail.line()
+        assert tail.process.stdout is not None
+        tail.process.stdout.close()
+        shell(tmp_path, "send", topic, "second", *flags)
         assert tail.process.wait(PATIENCE_S) == 0
         assert tail.process.stderr is not None
         assert tail.process.stderr.read() == ""

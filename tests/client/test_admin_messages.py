@@ -130,6 +130,23 @@ def test_messages_are_found_by_key_and_time(system: System, fresh_name: Fresh) -
     administer(system, act)
 
 
+def test_the_newest_64_messages_of_a_key_are_found(system: System, fresh_name: Fresh) -> None:
+    topic = fresh_name("Topic")
+
+    async def act(admin: Admin) -> None:
+        await admin.create_topic(topic, queue_count=1)
+        with WireClient(system.broker) as client:
+            fill(client, topic, [b"%d" % number for number in range(70)], i="KEYS\x01k\x02")
+
+        async def found() -> bool:
+            messages = await admin.messages_by_key(topic, "k")
+            return [one.body for one in messages] == [b"%d" % number for number in range(6, 70)]
+
+        assert await eventually(found)
+
+    administer(system, act)
+
+
 def test_a_queue_is_peeked_at_without_being_consumed(system: System, fresh_name: Fresh) -> None:
     topic = fresh_name("Topic")
     queue = MessageQueue(topic, BROKER, 0)

@@ -14,7 +14,10 @@ from orbitmq.testing import EmbeddedBroker
 pytestmark = pytest.mark.timeout(300)  # other processes start, on a machine that may be busy
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("start/python-client", "guides/sending", "guides/python-consumers", "guides/applications")
+PAGES = (
+    *("start/python-client", "guides/sending", "guides/python-consumers", "guides/applications"),
+    "guides/admin",
+)
 LIMIT_S = 120
 
 

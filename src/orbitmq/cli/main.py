@@ -12,23 +12,23 @@ import importlib
 import sys
 from collections.abc import Iterable, Sequence
 
-NOUNS = {
-    "up": "up",
-    "namesrv": "namesrv",
-    "broker": "broker",
-    "store": "store",
-    "run": "run",
-    "topic": "topic",
-    "group": "group",
-    "message": "message",
-    "cluster": "cluster",
-    "send": "send",
-    "tail": "tail",
-    "consume": "consume",
-    "completion": "completion",
-    "version": "version",
-}
-"""Each noun, and its module in this folder."""
+NOUNS = (
+    "up",
+    "namesrv",
+    "broker",
+    "store",
+    "run",
+    "topic",
+    "group",
+    "message",
+    "cluster",
+    "send",
+    "tail",
+    "consume",
+    "completion",
+    "version",
+)
+"""Each is a module in this folder."""
 
 
 def make_parser(nouns: Iterable[str] = NOUNS) -> argparse.ArgumentParser:
@@ -39,14 +39,14 @@ def make_parser(nouns: Iterable[str] = NOUNS) -> argparse.ArgumentParser:
     )
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     for noun in nouns:
-        importlib.import_module(f"orbitmq.cli.{NOUNS[noun]}").add_parser(subparsers)
+        importlib.import_module(f"orbitmq.cli.{noun}").add_parser(subparsers)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; give its exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    meant = words[:1] if words[:1] and words[0] in NOUNS else NOUNS
+    meant = words[:1] if words and words[0] in NOUNS else NOUNS
     parsed = make_parser(meant).parse_args(words)
     exit_code: int = parsed.run(parsed)
     return exit_code

@@ -5,8 +5,10 @@ In: a body, or the lines of a file or of standard input. Out: where it was store
 Rules:
 1. Lines are sent pipelined, many at a time. The first that fails ends it; what was stored and what
    was not is told.
-2. Empty lines are passed over: no message may be empty.
-3. A terminal sees how far it is.
+2. Lines with a sharding key are sent one after the other: the original's brokers may store what
+   comes at the same time in any order.
+3. Empty lines are passed over: no message may be empty.
+4. A terminal sees how far it is.
 """
 
 import argparse
@@ -217,24 +219,26 @@ class _Lines:
         done, total = 0, _size(self._arguments.file)
         with ProgressLine(clock, is_wanted=False) as progress:
             async for lines, read_bytes in _chunks(self._arguments.file):
-                for line in lines:
-                    await self._submit(line)
-                    if self._failure is not None:
-                        return
+                await self._submit_all(lines)
                 done += read_bytes
                 progress.tell("bytes read", done, total)
 
-    async def _submit(self, line: bytes) -> None:
-        if not line.strip():
-            return
-        message = _message(self._arguments, line)
-        await self._producer.room()
-        self._producer.submit(message).add_done_callback(self._done)
+    async def _submit_all(self, lines: list[bytes]) -> None:
+        """Send lines; raises the first failure of these or of earlier ones."""
+        for line in lines:
+            if self._failure is not None:
+                raise self._failure
+            if line.strip():
+                await self._producer.room()
+                sending = self._producer.submit(_message(self._arguments, line))
+                sending.add_done_callback(self._done)
+                if self._arguments.sharding_key:
+                    await asyncio.wait([sending])
 
     def _done(self, sending: "asyncio.Future[SendResult]") -> None:
-        error = asyncio.CancelledError() if sending.cancelled() else sending.exception()
+        error = None if sending.cancelled() else sending.exception()
         if error is None:
-            self._sent_count += 1
+            self._sent_count += not sending.cancelled()
         else:
             self._failed_count += 1
             self._failure = self._failure or error

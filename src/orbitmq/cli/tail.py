@@ -140,8 +140,12 @@ class _Tail:
         begins = ends if begin_ms is None else await self._begins(queues, begin_ms)
         self._next = dict(begins)
         is_enough = await self._show_stored(ends)
-        if follows and not is_enough:
+        if is_enough or not follows:
+            return
+        try:
             await self._show_coming(queues)
+        except BaseExceptionGroup as group:  # what the group's first member failed with says it all
+            raise group.exceptions[0] from None
 
     async def _show_coming(self, queues: list[MessageQueue]) -> None:
         async with asyncio.TaskGroup() as tasks:
