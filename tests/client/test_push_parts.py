@@ -109,8 +109,7 @@ def test_who_waits_for_room_goes_on_as_soon_as_there_is_some() -> None:
 def test_only_the_first_message_in_hand_can_be_stuck() -> None:
     process_queue = in_hand([1, 2], 3)
     jobs = [Job(process_queue, [message(offset)]) for offset in (1, 2)]
-    for job in jobs:
-        process_queue.assign(job)
+    process_queue.assign(jobs)
     assert process_queue.stuck_job(100.0) is None
     jobs[1].started_s = 10.0
     assert process_queue.stuck_job(100.0) is None

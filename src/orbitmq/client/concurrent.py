@@ -74,8 +74,7 @@ class ConcurrentConsumption:
                 Job(process_queue, fresh[start : start + size])
                 for start in range(0, len(fresh), size)
             ]
-        for job in jobs:
-            process_queue.assign(job)
+        process_queue.assign(jobs)
         self._submit(jobs)
 
     def may_pull(self, process_queue: ProcessQueue) -> bool:
@@ -144,7 +143,7 @@ class ConcurrentConsumption:
         return kept
 
     def _consume_again(self, job: Job) -> None:
-        job.process_queue.assign(job)
+        job.process_queue.assign([job])
         handle: asyncio.TimerHandle = self._loop.call_later(
             RETRY_HERE_S, lambda: self._go_again(handle, job)
         )

@@ -28,10 +28,13 @@ class ConsumeStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Row:
-    __slots__ = ("calls", "failed", "handler_s", "number", "ok", "pull_s", "pulled", "pulls")
+    __slots__ = (
+        *("calls", "end_s", "failed", "handler_s", "number", "ok", "pull_s", "pulled", "pulls"),
+    )
 
     def __init__(self, number: int) -> None:
         self.number = number
+        self.end_s = (number + 1) * ROW_S
         self.ok = self.failed = self.calls = self.pulled = self.pulls = 0
         self.handler_s = self.pull_s = 0.0
 
@@ -42,12 +45,16 @@ class Figures:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._rows: dict[str, deque[_Row]] = {}
+        self._newest: dict[str, _Row] = {}
         self.failed_count = 0
         self.consumed_count = 0
 
     def consumed(self, job: Job, ok: int, failed: int) -> None:
         """Count one call of the handler."""
-        row = self._row(job.process_queue.queue.topic, job.ended_s)
+        topic = job.process_queue.queue.topic
+        row = self._newest.get(topic)
+        if row is None or job.ended_s >= row.end_s:
+            row = self._row(topic, job.ended_s)
         row.ok += ok
         row.failed += failed
         row.calls += 1
@@ -69,6 +76,7 @@ class Figures:
             rows = self._rows[topic] = deque(maxlen=HOUR_ROWS)
         if not rows or rows[-1].number < number:
             rows.append(_Row(number))
+        self._newest[topic] = rows[-1]
         return rows[-1]
 
     def status(self, topic: str) -> ConsumeStatus:

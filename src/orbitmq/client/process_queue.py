@@ -82,33 +82,37 @@ class ProcessQueue:
 
     def take(self, messages: Iterable[ReceivedMessage]) -> list[ReceivedMessage]:
         """Have these in hand; give those that are new, in order."""
-        fresh = []
+        in_hand, order, last_offset = self._in_hand, self._order, self._last_offset
+        fresh, size_bytes = [], 0
         for message in messages:
             offset = message.queue_offset
-            if offset <= self._last_offset:
+            if offset <= last_offset:
                 continue
-            self._last_offset = offset
-            self._in_hand[offset] = None
-            self._order.append(offset)
-            self.size_bytes += len(message.body)
+            last_offset = offset
+            in_hand[offset] = None
+            order.append(offset)
+            size_bytes += len(message.body)
             fresh.append(message)
+        self._last_offset = last_offset
+        self.size_bytes += size_bytes
         return fresh
 
-    def assign(self, job: Job) -> None:
-        """Remember whose call the messages of a job are part of."""
-        for message in job.messages:
-            self._in_hand[message.queue_offset] = job
+    def assign(self, jobs: Iterable[Job]) -> None:
+        """Remember whose call the messages of jobs are part of."""
+        in_hand = self._in_hand
+        for job in jobs:
+            for message in job.messages:
+                in_hand[message.queue_offset] = job
 
     def remove(self, messages: Iterable[ReceivedMessage]) -> int:
         """Have these in hand no more; give how many were."""
-        in_hand = self._in_hand
+        in_hand, order = self._in_hand, self._order
         count = len(in_hand)
         for message in messages:
             offset = message.queue_offset
             if offset in in_hand:
                 del in_hand[offset]
                 self.size_bytes -= len(message.body)
-        order = self._order
         while order and order[0] not in in_hand:
             order.popleft()
         while order and order[-1] not in in_hand:
