@@ -17,6 +17,8 @@ DATA ?= data
 FUZZ_EXAMPLES ?= 200000
 EXCHANGE_ROUNDS ?= 20
 KILLS ?= 2500
+# Most tests wait for others (brokers, clients, clocks), so more of them run at once than there are cores.
+WORKERS ?= 4
 
 .PHONY: setup run test check format bench compat demo fuzz torture kills exchange docs lock clean
 .DEFAULT_GOAL := run
@@ -47,7 +49,7 @@ check: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
