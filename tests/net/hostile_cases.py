@@ -229,6 +229,7 @@ def _number_code(digits: int) -> bytes:
 
 _HEADER_BEYOND_FRAME = _length(20) + b"\x00\x00\x00\x11" + bytes(16)
 _HEADER_HUGE = _length(20) + b"\x00\xff\xff\xff" + bytes(16)
+_HEADER_TO_COME = _length(400_000) + b"\x00" + (300_000).to_bytes(3, "big")
 _UNKNOWN_SERIALIZATION = _length(20) + b"\x02\x00\x00\x10" + bytes(16)
 _BINARY_GARBAGE = _length(24) + b"\x01\x00\x00\x14" + b"\x7f" * 20
 _TLS_HELLO = bytes.fromhex("160301004a010000460303") + bytes(32) + bytes.fromhex("00000002c02f0100")
@@ -252,6 +253,7 @@ CASES = [
     HostileCase("zeros", sends(bytes(4096)), "frame-length"),
     HostileCase("header longer than its frame", sends(_HEADER_BEYOND_FRAME), "frame-header"),
     HostileCase("header of 16 MiB in a small frame", sends(_HEADER_HUGE), "frame-header"),
+    HostileCase("header over its limit, only begun", sends(_HEADER_TO_COME), "header-oversize"),
     HostileCase("unknown serialization", sends(_UNKNOWN_SERIALIZATION), "frame-serialization"),
     HostileCase("garbage as a binary header", sends(_BINARY_GARBAGE), "header-binary"),
     HostileCase("garbage as a JSON header", sends(_json_header(b"}{")), "header-json"),

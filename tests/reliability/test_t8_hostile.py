@@ -31,10 +31,12 @@ PLAIN_CASES = [case for case in CASES if not case.needs_tls]
 TLS_CASES = [case for case in CASES if case.needs_tls]
 IS_LONG = os.environ.get("ORBITMQ_TORTURE") == "long"
 ROUNDS = 60 if IS_LONG else 1
-TIMES_MAX = 10.0
-"""The promise is 3 times the quiet value; attackers and broker share two cores here, and attackers
-that are busy at their work cost the good client its processor, too."""
-P99_MS_LEAST = 100.0
+TIMES_MAX = 5.0
+"""The aim is 3 times the quiet value. Alone, most kinds kept it on a busy machine; floods, many
+connections and a frame of 16 MiB did not always. All at once they begin in the same instant, and
+attackers, broker and good client share two cores: 3 to 7 times were measured beside other work.
+How long one peer can hold the loop is judged by processor time, in broker/test_long_frames.py."""
+P99_MS_LEAST = 50.0
 CONNECTION_BYTES_MAX = FRAME_SIZE_MAX + 256 * 1024
 
 

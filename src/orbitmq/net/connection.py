@@ -93,9 +93,9 @@ class Connection(Stream):
         super().__init__(watch, turn, tls=tls, is_dialled=is_dialled)
         self._handle = handle
         self._read_frames = read_frames
-        self._decoder = FrameDecoder(watch.limits.frame_size_max)
         # Whom we dialled answers us: the ids of a large batch make a header that none may send us.
         self._header_size_max = FRAME_SIZE_MAX if is_dialled else HEADER_SIZE_MAX
+        self._decoder = FrameDecoder(watch.limits.frame_size_max, self._header_size_max)
         self._laters: set[Later] = set()
         self._is_let_through = False
         self.calls = Calls(watch.limits.calls_per_connection_max, turn.loop)

@@ -46,7 +46,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     held_bytes_max: int = 512 * MIB
     """Unfinished frames, unhandled input and unsent output of all connections together."""
 
-    handling_s: float = 0.005
+    handling_s: float = 0.002
     """How long requests of one connection are handled one after the other; then it is the turn of
     others. One request may take longer."""
 

@@ -5,7 +5,8 @@ Layout: length i32 (bytes that follow) | type u8, header length u24 | header | b
 
 Rules:
 1. A frame is judged as soon as it can be: its length when four bytes are there, its header length
-   and serialization when eight are, before anything more is stored for it.
+   (against the frame, and against the limit of who reads) and serialization when eight are, before
+   anything more is stored for it.
 2. The decoder holds at most one unfinished frame, never more than the limit.
 3. After an error the stream is lost; the connection must be closed.
 """
@@ -40,7 +41,12 @@ def _frame_length(data: bytes, start: int, frame_size_max: int) -> int:
     return length
 
 
-def frame_size(data: bytes, start: int, frame_size_max: int = FRAME_SIZE_MAX) -> int:
+def frame_size(
+    data: bytes,
+    start: int,
+    frame_size_max: int = FRAME_SIZE_MAX,
+    header_size_max: int = FRAME_SIZE_MAX,
+) -> int:
     """Give the whole size of the frame whose first eight bytes are at `start`.
 
     Raises RemoteProtocolError when these bytes cannot begin a frame.
@@ -53,6 +59,10 @@ def frame_size(data: bytes, start: int, frame_size_max: int = FRAME_SIZE_MAX) ->
     if header_size > length - 4:
         raise RemoteProtocolError(
             "frame-header", f"header of {header_size} bytes in a frame of {length + 4}"
+        )
+    if header_size > header_size_max:
+        raise RemoteProtocolError(
+            "header-oversize", f"{header_size} bytes, limit {header_size_max}"
         )
     return length + 4
 
@@ -94,8 +104,11 @@ class FrameDecoder:
     7
     """
 
-    def __init__(self, frame_size_max: int = FRAME_SIZE_MAX) -> None:
+    def __init__(
+        self, frame_size_max: int = FRAME_SIZE_MAX, header_size_max: int = FRAME_SIZE_MAX
+    ) -> None:
         self._frame_size_max = frame_size_max
+        self._header_size_max = header_size_max
         self._held = bytearray()
         self._wanted = LENGTH_SIZE
         self.held_bytes = 0
@@ -126,7 +139,7 @@ class FrameDecoder:
         if left == 0:
             return
         if left >= PREFIX_SIZE:
-            self._wanted = frame_size(data, start, self._frame_size_max)
+            self._wanted = frame_size(data, start, self._frame_size_max, self._header_size_max)
         elif left >= LENGTH_SIZE:
             _frame_length(data, start, self._frame_size_max)
             self._wanted = PREFIX_SIZE
