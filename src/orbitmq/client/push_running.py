@@ -222,6 +222,7 @@ class RunningPush:
             self.rebalancing.soon()
 
     def _offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:
+        process_queue.drop()  # at once: another pull would commit the offset that is wrong
         self.instance.spawn(self.rebalancing.go_on_at({process_queue.queue: offset}))
 
     def _queues_changed(
