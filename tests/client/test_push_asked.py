@@ -150,6 +150,8 @@ def test_a_consumer_says_how_it_is(system: System, fresh_name: FreshName) -> Non
         assert status["consumeFailedMsgs"] == 1
         assert status["consumeOKTPS"] > 0
         assert status["pullTPS"] > 0
+        assert status["pullRT"] > 0
+        assert status["consumeRT"] > 0
 
     run(main())
 

@@ -2,16 +2,24 @@
 
 import asyncio
 import itertools
+from collections.abc import Collection
+from typing import Any
 
 import pytest
 
 from orbitmq.client.committing import SETTLE_S
 from orbitmq.client.message import ReceivedMessage
+from orbitmq.client.offset_stores import Remembered
 from orbitmq.client.outcomes import Retry
 from orbitmq.client.push import PushConsumer
 from orbitmq.client.push_settings import PushConsumerSettings
 from orbitmq.client.queue_locks import VALID_S
+from orbitmq.client.remote import Remote
+from orbitmq.client.subscriptions import Selector
+from orbitmq.errors import ConnectFailed
+from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.command import Command
+from tests.behaviour.test_filters import changed
 from tests.client.pushing import (
     FreshName,
     Inbox,
@@ -26,7 +34,8 @@ from tests.client.pushing import (
 )
 from tests.foreign.judged import System
 
-PULL, COMMIT, HEARTBEAT, SEND_BACK = 11, 15, 34, 36
+PULL, OFFSET, COMMIT, HEARTBEAT, SEND_BACK = 11, 14, 15, 34, 36
+MEMBERS, LOCK, CHECK = 38, 41, 46
 COMMITS, SUSPENDS, HAS_EXPRESSION = 1, 2, 4
 
 
@@ -208,6 +217,106 @@ def test_the_defaults_are_those_of_the_original() -> None:
     assert PushConsumerSettings(group="g", is_orderly=True).reconsume_times_max == 2**31 - 1
     assert not settings.sends_expression
     assert not settings.unit_mode
+
+
+def test_who_has_which_queue_is_looked_at_again_and_again(
+    system: System, fresh_name: FreshName
+) -> None:
+    topic, group = fresh_name("Topic"), fresh_name("group")
+    make_topic(system, topic, 1)
+
+    async def main() -> None:
+        options = {"rebalance_interval_s": 0.1}
+        async with await consumer_of(system, group, topic, Inbox(), **options) as consumer:
+            await becomes(lambda: len(consumer.queues()) == 2, "it has its queues")
+            seen = seen_by(consumer)
+            # Nobody says that something has changed; two topics are looked at each time.
+            await becomes(lambda: sum(each.code == MEMBERS for each in seen) >= 6, "it looks", 10)
+
+    run(main())
+
+
+def test_locks_are_renewed_again_and_again_with_one_request_for_a_broker(
+    system: System, fresh_name: FreshName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orbitmq.client.push_running.RENEW_S", 0.1)
+    topic, group = fresh_name("Topic"), fresh_name("group")
+    make_topic(system, topic, 3)
+
+    async def main() -> None:
+        async with await consumer_of(system, group, topic, Inbox(), is_orderly=True) as consumer:
+            await becomes(lambda: len(consumer.queues()) == 4, "it has its queues")
+            table, seen = inner(consumer).rebalancing.table, seen_by(consumer)
+            until_s = [each.locked_until_s or 0.0 for each in table.values()]
+            await becomes(lambda: sum(each.code == LOCK for each in seen) >= 3, "it renews", 10)
+            renewals = [each for each in seen if each.code == LOCK]
+            assert all(each.body.count(b"queueId") == 4 for each in renewals)
+            renewed_s = [each.locked_until_s or 0.0 for each in table.values()]
+            assert all(now_s > before_s for before_s, now_s in zip(until_s, renewed_s, strict=True))
+
+    run(main())
+
+
+def test_a_start_asks_for_the_filter_then_says_hello_then_shares_then_pulls(
+    system: System, fresh_name: FreshName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, group = fresh_name("Topic"), fresh_name("group")
+    make_topic(system, topic, 1)
+    asked: list[int] = []
+    real = Remote.ask
+
+    async def ask(self: Remote, address: str, request: Command, **options: Any) -> Command:
+        asked.append(request.code)
+        return await real(self, address, request, **options)
+
+    monkeypatch.setattr(Remote, "ask", ask)
+
+    async def main() -> None:
+        selector = Selector.sql("price > 3")
+        async with await consumer_of(system, group, topic, Inbox(), selector=selector):
+            await becomes(lambda: PULL in asked, "it pulls")
+        order = [asked.index(code) for code in (CHECK, HEARTBEAT, MEMBERS, OFFSET, PULL)]
+        assert order == sorted(order)
+
+    with changed(system, enablePropertyFilter="true"):
+        run(main())
+
+
+class Hesitant(Remembered):
+    """A store that cannot be asked at first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused_count = 0
+
+    async def load(self) -> None:
+        """Do nothing."""
+
+    async def read(self, _queue: MessageQueue) -> int | None:
+        if self.refused_count < 3:
+            self.refused_count += 1
+            raise ConnectFailed("not yet")
+        return 2
+
+    async def persist(self, _queues: Collection[MessageQueue]) -> None:
+        """Do nothing."""
+
+
+def test_a_queue_whose_offset_is_not_known_is_taken_in_a_later_round(
+    system: System, fresh_name: FreshName
+) -> None:
+    topic, group = fresh_name("Topic"), fresh_name("group")
+    make_topic(system, topic, 1)
+
+    async def main() -> None:
+        inbox, store = Inbox(), Hesitant()
+        await send(system, topic, numbered(4), queue_id=0)
+        async with await consumer_of(system, group, topic, inbox, offset_store=store):
+            await inbox.holds(2)
+        assert inbox.bodies == numbered(4)[2:]
+        assert store.refused_count == 3
+
+    run(main())
 
 
 def test_a_queue_that_nobody_pulls_any_more_is_begun_again(
