@@ -8,6 +8,7 @@ import pytest
 from orbitmq.client.committing import SETTLE_S
 from orbitmq.client.message import ReceivedMessage
 from orbitmq.client.outcomes import Retry
+from orbitmq.wire.command import Command
 from tests.client.pushing import (
     FreshName,
     Inbox,
@@ -23,7 +24,7 @@ from tests.client.pushing import (
 from tests.foreign.judged import System, judged_original
 from tests.wire_client import WireClient
 
-RESET, STATUS, RUNNING_INFO, DIRECTLY = 222, 223, 307, 309
+PULL, RESET, STATUS, RUNNING_INFO, DIRECTLY = 11, 222, 223, 307, 309
 
 
 def ask(system: System, code: int, **fields: str | int) -> bytes:
@@ -149,6 +150,8 @@ def test_a_consumer_says_how_it_is(system: System, fresh_name: FreshName) -> Non
         assert status["consumeFailedMsgs"] == 1
         assert status["consumeOKTPS"] > 0
         assert status["pullTPS"] > 0
+        assert status["pullRT"] > 0
+        assert status["consumeRT"] > 0
 
     run(main())
 
@@ -199,3 +202,33 @@ def test_one_message_is_consumed_when_a_tool_asks_for_it(
 
     run(main())
     assert judged_original() is None or committed(system, group, topic) == 1
+
+
+def test_an_offset_that_is_wrong_is_not_pulled_again_before_it_is_put_right(
+    system: System, fresh_name: FreshName
+) -> None:
+    topic, group = fresh_name("Topic"), fresh_name("group")
+    make_topic(system, topic, 1)
+
+    async def main() -> None:
+        inbox, pulled = Inbox(), list[int]()
+
+        def see(_address: str, request: Command) -> None:
+            if request.code == PULL and request.fields["topic"] == topic:
+                pulled.append(int(request.fields["queueOffset"]))
+
+        await send(system, topic, numbered(5), queue_id=0)
+        async with await consumer_of(system, group, topic, Inbox()):
+            pass  # the group is known to the broker now
+        with WireClient(system.broker) as client:
+            moved = client.ask(15, consumerGroup=group, topic=topic, queueId=0, commitOffset=900)
+            assert moved.code == 0
+        async with await consumer_of(system, group, topic, inbox) as consumer:
+            inner(consumer).instance.remote.before_request.append(see)
+            await becomes(lambda: 5 in pulled, "it goes on at the end")
+            await send(system, topic, [b"next"], queue_id=0)
+            await inbox.holds(1)
+        # Another pull would have carried the wrong offset as a commit.
+        assert pulled[:2] == [900, 5]
+
+    run(main())

@@ -7,6 +7,7 @@ import pytest
 
 from orbitmq.client.message import ReceivedMessage
 from orbitmq.client.push import PushConsumer
+from orbitmq.errors import ClientStateError
 from tests.client.pushing import (
     FreshName,
     Inbox,
@@ -126,6 +127,51 @@ def test_nothing_is_left_of_a_closed_consumer(system: System, fresh_name: FreshN
         await refused.subscribe(topic)
         with pytest.raises(Exception, match="name server"):
             await refused.start()
+        assert open_descriptors() == open_before
+
+    run(main())
+
+
+def test_a_close_that_is_cancelled_leaves_nothing_behind(
+    system: System, fresh_name: FreshName
+) -> None:
+    topic, group = fresh_name("Topic"), fresh_name("group")
+    make_topic(system, topic, 1)
+
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        async def handle(_message: ReceivedMessage) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        open_before = open_descriptors()
+        consumer = await consumer_of(system, group, topic, handle)
+        await consumer.start()
+        await send(system, topic, [b"stuck"])
+        await begun.wait()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await consumer.close()
+        assert open_descriptors() == open_before
+
+    run(main())
+
+
+def test_a_consumer_that_is_closed_while_it_starts_does_not_run(
+    system: System, fresh_name: FreshName
+) -> None:
+    topic, group = fresh_name("Topic"), fresh_name("group")
+    make_topic(system, topic, 1)
+
+    async def main() -> None:
+        open_before = open_descriptors()
+        consumer = await consumer_of(system, group, topic, Inbox())
+        starting = asyncio.create_task(consumer.start())
+        await asyncio.sleep(0)
+        await consumer.close()
+        with pytest.raises(ClientStateError, match="closed while it started"):
+            await starting
         assert open_descriptors() == open_before
 
     run(main())

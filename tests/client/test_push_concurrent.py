@@ -218,11 +218,10 @@ def test_a_wrong_sql_expression_is_refused_at_the_start(
         consumer = await consumer_of(
             system, group, topic, Inbox(), selector=Selector.sql("price >")
         )
-        with pytest.raises(RequestFailed) as refused:
-            await consumer.start()
-        assert refused.value.code == 23
-        with pytest.raises(ClientStateError, match="closed"):
-            await consumer.start()
+        for _ in range(2):  # a start that failed may be tried again
+            with pytest.raises(RequestFailed) as refused:
+                await consumer.start()
+            assert refused.value.code == 23
 
     with changed(system, enablePropertyFilter="true"):
         run(main())
@@ -458,7 +457,7 @@ def test_misuse_is_told_with_what_to_do(system: System, fresh_name: FreshName) -
         with pytest.raises(SettingError, match="consume_threads=0"):
             PushConsumer(system.namesrv, group, consume_threads=0)
         with pytest.raises(SettingError, match="did you mean consume_threads"):
-            PushConsumer(system.namesrv, group, consume_thread=3)  # type: ignore[call-arg]
+            PushConsumer(system.namesrv, group, consume_thread=3)  # type: ignore[call-arg]  # so it is
         consumer = PushConsumer(system.namesrv, group, Inbox(), instance_name="one")
         with pytest.raises(ClientStateError, match="start it first"):
             consumer.queues()
@@ -468,9 +467,11 @@ def test_misuse_is_told_with_what_to_do(system: System, fresh_name: FreshName) -
             with pytest.raises(ClientStateError, match="has a handler"):
                 aiter(consumer)
             twin = PushConsumer(system.namesrv, group, Inbox(), instance_name="one")
-            with pytest.raises(ClientStateError, match="another"):
+            with pytest.raises(ClientStateError, match=f"{group}.*another"):
                 await twin.start()
         await consumer.close()
+        async with twin:
+            assert twin.queues() == []
         with pytest.raises(ClientStateError, match="closed"):
             await consumer.subscribe("Topic")
 

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from orbitmq.client.consume_hooks import ConsumeReturn
 from orbitmq.client.message import ReceivedMessage
 from orbitmq.client.outcomes import DeadLetter, Retry
 from tests.client.pushing import (
@@ -20,6 +21,7 @@ from tests.client.pushing import (
     run,
     send,
 )
+from tests.client.test_push_concurrent import Witness
 from tests.client.test_push_retry import dead_letters
 from tests.foreign.judged import System
 from tests.wire_client import WireClient
@@ -142,6 +144,34 @@ def test_what_failed_too_often_is_a_dead_letter_and_the_queue_goes_on(
     run(main())
     assert [letter.body for letter in dead_letters(system, group, 2)] == [b"m-1", b"m-2"]
     assert committed(system, group, topic) == 4
+
+
+def test_hooks_see_orderly_calls_also_those_that_raise(
+    system: System, fresh_name: FreshName
+) -> None:
+    topic, group = fresh_name("Topic"), fresh_name("group")
+    make_topic(system, topic, 1)
+
+    async def main() -> None:
+        def act(message: ReceivedMessage) -> None:
+            if not message.reconsume_times:
+                raise ValueError("not yet")
+
+        inbox, witness = Inbox(act), Witness()
+        await send(system, topic, [b"m"], queue_id=0)
+        options = {"is_orderly": True, "suspend_queue_s": 0.05}
+        consumer = await consumer_of(system, group, topic, inbox, **options)
+        consumer.consume_hooks.append(witness)
+        async with consumer:
+            await becomes(lambda: len(witness.seen) == 4, "two calls were seen")
+        assert witness.seen == [
+            ("before", False, None),
+            ("after", False, ConsumeReturn.EXCEPTION),
+            ("before", False, None),
+            ("after", True, ConsumeReturn.SUCCESS),
+        ]
+
+    run(main())
 
 
 def held_by(system: System, group: str, topic: str, client_id: str, count: int) -> list[int]:

@@ -78,7 +78,7 @@ class Commits:
             self._is_failing = False
             for each, offset in changed:
                 each.committed = offset
-        except MQError as error:
+        except Exception as error:  # the store may be the program's own
             self._failed(error)
         finally:
             done.set_result(None)
@@ -108,7 +108,7 @@ class Commits:
         if self._is_shared:
             try:
                 stored = await self.store.read(process_queue.queue)
-            except MQError as error:
+            except Exception as error:  # the store may be the program's own
                 self._failed(error)
                 return
             if stored is not None:
@@ -121,7 +121,8 @@ class Commits:
         self.store.update(process_queue.queue, offset)
         await self._persist([(process_queue, offset)])
 
-    def _failed(self, error: MQError) -> None:
+    def _failed(self, error: Exception) -> None:
         if not self._is_failing:
             self._is_failing = True
-            log.warning("offsets could not be stored for now: %s", error)
+            is_bug = not isinstance(error, MQError)
+            log.warning("offsets could not be stored for now: %s", error, exc_info=is_bug)

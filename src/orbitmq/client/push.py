@@ -6,7 +6,8 @@ succeeds, and offsets that say how far the group is.
 Rules:
 1. A message is consumed when its handler returns, and comes again when it raises; see `outcomes`.
    Each message comes at least once, after a crash perhaps twice: handlers must bear that.
-2. A consumer is started once and closed once; a closed one is not started again.
+2. A consumer is started once and closed once; a closed one is not started again. A start that
+   failed leaves nothing behind and may be tried again.
 """
 
 import sys
@@ -83,7 +84,8 @@ class PushConsumer:
         """Begin to consume.
 
         Raises ClientStateError when it was started before, ConnectFailed when no name server
-        answers, RequestFailed when a broker refuses an SQL selector.
+        answers, RequestFailed when a broker refuses an SQL selector. After a failure it may be
+        started again.
         """
         if self._state != NEW:
             raise ClientStateError(
@@ -93,19 +95,29 @@ class PushConsumer:
         if not self.settings.is_broadcasting:
             self._want(retry_topic(self._wrapped(self.settings.group)), Selector())
         try:
-            instance = await join(self.settings)
+            running = await self._start()
         except BaseException:
-            self._state = CLOSED
+            self._state = NEW
             raise
+        self._running = running
+        if self._is_unwanted():
+            await self._close(is_failing=True)
+            raise ClientStateError("this consumer was closed while it started")
+
+    def _is_unwanted(self) -> bool:
+        """Whether somebody closed it while it started."""
+        return self._state == CLOSED
+
+    async def _start(self) -> RunningPush:
+        instance = await join(self.settings)
         running = RunningPush(instance, self.settings, self._subscriptions)
         try:
             await running.start(self._handler, self.consume_hooks, self.filter_hooks)
         except BaseException:
-            self._state = CLOSED
             await running.close(is_failing=True)
             await instance.leave()
             raise
-        self._running = running
+        return running
 
     async def close(self) -> None:
         """Stop: handlers at work come to their end, offsets are stored, the group is told.
@@ -119,8 +131,10 @@ class PushConsumer:
         running, self._running = self._running, None
         self._state = CLOSED
         if running is not None:
-            await running.close(is_failing=is_failing)
-            await running.instance.leave()
+            try:
+                await running.close(is_failing=is_failing)
+            finally:
+                await running.instance.leave()
 
     async def __aenter__(self) -> "PushConsumer":
         """Start it."""

@@ -168,10 +168,23 @@ class RunningPush:
 
     async def close(self, *, is_failing: bool) -> None:
         """Come to an orderly end (rule 2); `is_failing`: an exception is under way."""
-        await self._end_tasks()
-        await self.rebalancing.stop()
-        if self.iteration is not None:
-            self.iteration.end(is_failing=is_failing)
+        is_finished = False
+        try:
+            await self._end_tasks()
+            await self.rebalancing.stop()
+            if self.iteration is not None:
+                self.iteration.end(is_failing=is_failing)
+            is_finished = await self._finish_handlers()
+            await self.consumption.close()
+            await self.rebalancing.close()
+        finally:
+            await self.consumption.close()
+            if isinstance(self._handling, ThreadHandling):
+                self._handling.close(THREADS_END_S if is_finished else 0.0)
+            await self.leave()
+
+    async def _finish_handlers(self) -> bool:
+        """Wait for handlers at work; give whether all came to their end."""
         try:
             async with asyncio.timeout(self.settings.close_timeout_s):
                 await self.consumption.stop()
@@ -182,11 +195,8 @@ class RunningPush:
                 self.group,
                 self.settings.close_timeout_s,
             )
-        await self.consumption.close()
-        await self.rebalancing.close()
-        if isinstance(self._handling, ThreadHandling):
-            self._handling.close(THREADS_END_S)
-        await self.leave()
+            return False
+        return True
 
     async def leave(self) -> None:
         """Let brokers and the instance know that this member is gone."""
@@ -222,6 +232,7 @@ class RunningPush:
             self.rebalancing.soon()
 
     def _offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:
+        process_queue.drop()  # at once: another pull would commit the offset that is wrong
         self.instance.spawn(self.rebalancing.go_on_at({process_queue.queue: offset}))
 
     def _queues_changed(
