@@ -42,14 +42,21 @@ def read_addresses(text: str) -> list[str]:
     return list(dict.fromkeys(addresses))
 
 
+def source_of(settings: ClientSettings) -> tuple[str, str]:
+    """Give the list of addresses that counts now (rule 1), and the http address."""
+    return (
+        settings.namesrv or environment(NAMESRV_VARIABLE),
+        settings.namesrv_lookup or environment(LOOKUP_VARIABLE),
+    )
+
+
 class NameServers:
     """The name servers of one client."""
 
     def __init__(
         self, settings: ClientSettings, peer_of: Callable[[str], Peer], chance: Chance
     ) -> None:
-        self._lookup = settings.namesrv_lookup or environment(LOOKUP_VARIABLE)
-        given = settings.namesrv or environment(NAMESRV_VARIABLE)
+        given, self._lookup = source_of(settings)
         self.addresses = read_addresses(given)
         self.is_looked_up = not self.addresses and bool(self._lookup)
         self._peer_of = peer_of

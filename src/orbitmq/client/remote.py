@@ -59,6 +59,7 @@ class Remote:
         self._tls = ClientTls(settings.tls) if settings.tls is not None else None
         self._peers: dict[str, Peer] = {}
         self._gone: list[Peer] = []
+        self._is_closed = False
         self.on_connected: Callable[[str], None] | None = None
         """Called with an address whenever a connection to it has been made."""
 
@@ -76,6 +77,8 @@ class Remote:
             )
             peer.on_connected = self.on_connected
             peer.read_frames = self._read_frames
+            if self._is_closed:
+                peer.close()  # whoever still asks is told so, and nothing is dialled
         return peer
 
     async def ask(
@@ -109,6 +112,7 @@ class Remote:
 
     def forget(self, addresses: Iterable[str]) -> None:
         """Close the connections to addresses that nobody needs any more."""
+        self._gone = [peer for peer in self._gone if not peer.is_gone]
         for address in addresses:
             peer = self._peers.pop(address, None)
             if peer is not None:
@@ -125,7 +129,8 @@ class Remote:
         return {address for address, peer in self._peers.items() if not peer.is_awaited}
 
     async def close(self) -> None:
-        """End all connections; returns when their sockets are gone."""
+        """End all connections for good; returns when their sockets are gone."""
+        self._is_closed = True
         self.forget(list(self._peers))
         gone, self._gone = self._gone, []
         await asyncio.gather(*(peer.wait_closed() for peer in gone))

@@ -116,6 +116,10 @@ class Routes:
         """Forget a topic that nobody uses any more."""
         self._routes.pop(topic, None)
 
+    async def wait_quiet(self) -> None:
+        """Return when no answer is under way any more."""
+        await asyncio.gather(*self._asking.values(), return_exceptions=True)
+
     def broker_addresses(self) -> dict[str, dict[int, str]]:
         """Give all brokers of all routes: their members' addresses by id."""
         found: dict[str, dict[int, str]] = {}
