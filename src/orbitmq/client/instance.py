@@ -100,7 +100,7 @@ class Instance:
         handle = Dispatcher(handlers_of(self.consumers, self.spawn), self.registry)
         self.remote = Remote(settings, handle, self.registry, read_answers)
         self.remote.on_connected = self._connected
-        self.name_servers = NameServers(settings, self.remote.peer, self.chance)
+        self.name_servers = NameServers(settings, self.remote.call, self.chance)
         self.routes = Routes(self.name_servers)
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: list[asyncio.Task[None]] = []
@@ -143,7 +143,7 @@ class Instance:
         self._member_count -= 1
         if self._member_count > 0 or self._is_closed:
             return
-        self._is_closed = True
+        self._is_closed = self.name_servers.is_closed = True
         if _shared.get(self.key) is self:
             del _shared[self.key]
         try:

@@ -94,14 +94,19 @@ class Remote:
         Raises BrokerBusy or RequestFailed for another code, ConnectFailed when nothing was sent,
         RequestTimeout or ConnectionClosed when the outcome is unknown.
         """
+        timeout_s = self._settings.request_timeout_s if timeout_s is None else timeout_s
+        answer = await self.call(address, request, timeout_s)
+        if answer.code not in expected:
+            raise failure_of(answer)
+        return answer
+
+    async def call(self, address: str, request: Command, timeout_s: float) -> Command:
+        """Send a request and give its answer, whatever its code; the other errors are `ask`'s."""
         for before in self.before_request:
             before(address, request)
-        timeout_s = self._settings.request_timeout_s if timeout_s is None else timeout_s
         answer = await self.peer(address).call(request, timeout_s)
         for after in self.after_answer:
             after(address, request, answer)
-        if answer.code not in expected:
-            raise failure_of(answer)
         return answer
 
     async def tell(self, address: str, request: Command) -> None:
