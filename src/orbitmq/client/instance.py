@@ -62,13 +62,13 @@ async def join(settings: ClientSettings) -> "Instance":
 
     Raises SettingError when no name server is known, ConnectFailed when a look-up fails.
     """
-    if not settings.instance_name:
-        return await Instance(settings).start()
-    key = _key(settings)
+    key = _key(settings) if settings.instance_name else ()
     instance = _shared.get(key)
     if instance is None:
-        instance = _shared[key] = Instance(settings)
-        instance.key = key
+        instance = Instance(settings)
+    if key:
+        _shared[key], instance.key = instance, key
+    instance.remote.add_hooks(settings.rpc_hooks)
     return await instance.start()
 
 

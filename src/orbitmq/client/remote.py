@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
+from orbitmq.client.rpc_hooks import RpcHook
 from orbitmq.client.settings import LANGUAGE, ClientSettings
 from orbitmq.errors import BrokerBusy, RequestFailed
 from orbitmq.metrics import Registry
@@ -51,6 +52,7 @@ class Remote:
         """Called with address and request; may add fields to it."""
         self.after_answer: list[AfterAnswer] = []
         """Called with address, request and answer."""
+        self._hooks: list[RpcHook] = []
         self._settings = settings
         self._handle = handle
         self._registry = registry
@@ -80,6 +82,14 @@ class Remote:
             if self._is_closed:
                 peer.close()  # whoever still asks is told so, and nothing is dialled
         return peer
+
+    def add_hooks(self, hooks: Iterable[RpcHook]) -> None:
+        """Have hooks called from now on, each once however often it is added."""
+        for hook in hooks:
+            if hook not in self._hooks:
+                self._hooks.append(hook)
+                self.before_request.append(hook.before)
+                self.after_answer.append(hook.after)
 
     async def ask(
         self,

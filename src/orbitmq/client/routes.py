@@ -8,8 +8,8 @@ Rules:
    asks while an answer is under way waits for the same one.
 2. A topic that does not exist yet may be sent to: the template topic's brokers then make it. Its
    queues are as many as the template has, at most `queue_count` (the original's rule).
-3. A route that a name server no longer has stays in use: brokers answer for themselves. A template's
-   is taken anew instead: nothing is at its brokers yet.
+3. A route that a name server no longer has stays in use: brokers answer for themselves. That of a
+   template is taken anew instead: nothing is at its brokers yet.
 4. A route that nobody has used since the last round is forgotten. Where two routes say different
    things of a broker, the newer one counts.
 5. Queues are in the order of broker names and queue ids, so that every client sees the same list.
