@@ -13,6 +13,7 @@ from orbitmq.client.producer import Producer
 from orbitmq.client.pull_consumer import PullConsumer
 from orbitmq.client.pulling import PullResult, PullStatus
 from orbitmq.client.push import PushConsumer
+from orbitmq.client.rpc_hooks import RpcHook
 from orbitmq.client.send_hooks import SendContext, SendHook
 from orbitmq.client.send_result import SendResult, SendStatus
 from orbitmq.client.strategies import (
@@ -26,6 +27,7 @@ from orbitmq.client.strategies import (
 )
 from orbitmq.client.subscriptions import Selector
 from orbitmq.wire.bodies_client import ConsumeFromWhere, MessageModel, MessageQueue
+from orbitmq.wire.command import Command
 from orbitmq.wire.sysflag import Compression
 from orbitmq.world.tls import TlsClientSettings
 
@@ -36,6 +38,7 @@ __all__ = [
     "AveragelyByCircle",
     "ByConfig",
     "ByMachineRoom",
+    "Command",
     "Compression",
     "ConsistentHash",
     "ConsumeContext",
@@ -54,6 +57,7 @@ __all__ = [
     "PushConsumer",
     "ReceivedMessage",
     "Retry",
+    "RpcHook",
     "Selector",
     "SendContext",
     "SendHook",

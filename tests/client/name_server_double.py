@@ -40,8 +40,12 @@ class NameServerDouble:
     address: str = ""
     routes: dict[str, TopicRoute] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    is_silent: bool = False
 
-    def handle(self, request: Command, _connection: Connection) -> Command:
+    def handle(self, request: Command, connection: Connection) -> Command | None:
+        if self.is_silent:
+            connection.close("test")
+            return None
         topic = request.fields["topic"]
         self.asked.append(topic)
         route = self.routes.get(topic)

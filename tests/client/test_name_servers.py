@@ -166,3 +166,62 @@ def _page(text: str) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def test_silent_name_servers_are_told_once_and_once_when_they_are_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with name_server_double(T=route_data("a"), U=route_data("a")) as server:
+            instance = await join(ClientSettings(namesrv=server.address))
+            for topic in "TU":
+                await instance.routes.find(topic)
+            server.is_silent = True
+            for _ in range(3):
+                await instance.routes.refresh_all("TU")
+            server.is_silent = False
+            for _ in range(3):
+                await instance.routes.refresh_all("TU")
+            await instance.leave()
+
+    with caplog.at_level("INFO", "orbitmq.client"):
+        asyncio.run(main())
+    lines = [record.getMessage().split(":")[0] for record in caplog.records]
+    assert [line.partition("127")[0] for line in lines] == ["name server "] * 2
+    assert "does not answer" in caplog.text
+    assert "answers again" in caplog.text
+
+
+def test_rpc_hooks_see_what_is_asked_of_name_servers() -> None:
+    async def main() -> None:
+        async with name_server_double(T=route_data("a")) as server:
+            instance = await join(ClientSettings(namesrv=server.address))
+            seen: list[tuple[str, int]] = []
+            instance.remote.before_request.append(
+                lambda address, request: seen.append((address, request.code))
+            )
+            instance.remote.after_answer.append(
+                lambda address, _request, answer: seen.append((address, -answer.code))
+            )
+            await instance.routes.find("T")
+            await instance.leave()
+            assert seen == [(server.address, 105), (server.address, 0)]
+
+    asyncio.run(main())
+
+
+def test_something_that_speaks_no_http_is_no_list_of_name_servers() -> None:
+    async def main() -> None:
+        async def babble(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"what?\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(babble, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        try:
+            with pytest.raises(ConnectFailed, match=f"nothing came from http://127.0.0.1:{port}/l"):
+                await _ask(namesrv_lookup=f"http://127.0.0.1:{port}/l")
+        finally:
+            server.close()
+
+    asyncio.run(main())

@@ -11,6 +11,7 @@ from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import BrokerNotFound, RouteNotFound
 from orbitmq.wire.bodies_client import MessageQueue
 from tests.client.name_server_double import name_server_double, route_data
+from tests.client.test_instance import SomeProducer
 
 
 def test_queues_are_in_the_order_of_brokers_and_ids() -> None:
@@ -138,5 +139,59 @@ def test_a_broker_that_no_route_has_is_looked_up_again_and_then_named() -> None:
             address = await instance.routes.master_address(MessageQueue("T", "a", 0))
             await instance.leave()
             assert address == "127.0.0.1:9000"
+
+    asyncio.run(main())
+
+
+def test_a_broker_that_has_moved_gets_heartbeats_where_it_is_now() -> None:
+    """The route of a topic that nobody uses any more still had its old address."""
+
+    async def main() -> None:
+        async with name_server_double(T=route_data("a"), U=route_data("a")) as server:
+            instance = await join(ClientSettings(namesrv=server.address))
+            instance.add_producer(SomeProducer("PG", "T"))
+            await instance.routes.find("T")
+            await instance.routes.find("U")
+            server.routes["T"] = moved = route_data("z", "a")
+            del server.routes["U"]
+            await instance.refresh_routes()
+            addresses = instance.broker_addresses()
+            await instance.leave()
+            assert addresses == {broker.broker_addrs[0] for broker in moved.broker_datas}
+
+    asyncio.run(main())
+
+
+def test_routes_that_nobody_uses_are_forgotten_after_a_round() -> None:
+    async def main() -> None:
+        async with name_server_double(T=route_data("a"), U=route_data("b")) as server:
+            instance = await join(ClientSettings(namesrv=server.address))
+            instance.add_producer(SomeProducer("PG", "T"))
+            await instance.routes.find("T")
+            await instance.routes.find("U")
+            await instance.refresh_routes()
+            assert instance.routes.known("U") is not None  # it was used a moment ago
+            await instance.refresh_routes()
+            assert instance.routes.known("U") is None
+            assert instance.routes.known("T") is not None
+            await instance.leave()
+
+    asyncio.run(main())
+
+
+def test_a_template_whose_broker_is_gone_is_taken_anew() -> None:
+    """A topic that no broker has made yet would be sent to the gone broker for ever."""
+
+    async def main() -> None:
+        async with name_server_double(TBW102=route_data("a")) as server:
+            instance = await join(ClientSettings(namesrv=server.address))
+            instance.add_producer(SomeProducer("PG", "T"))
+            await instance.routes.find("T", queue_count=4)
+            server.routes["TBW102"] = route_data("b")
+            await instance.refresh_routes()
+            route = instance.routes.known("T")
+            await instance.leave()
+            assert route is not None
+            assert {queue.broker_name for queue in route.publish_queues} == {"b"}
 
     asyncio.run(main())

@@ -4,7 +4,8 @@ In: producers and consumers that join. Out: routes kept fresh, brokers that know
 the requests of brokers at the consumers they are about.
 
 Rules:
-1. Members with one `instance_name` (and one event loop and name server list) share an instance;
+1. Members with one `instance_name` that reach the same cluster in the same way (event loop, name
+   servers, TLS, address, unit) share an instance, with the other settings of the first of them;
    without a name each has its own. A group joins an instance once.
 2. Every broker in the routes of the members gets a heartbeat every `heartbeat_interval_s`, at once
    when somebody joins or subscribes, and at once on a new connection: brokers forget a client with
@@ -17,11 +18,11 @@ Rules:
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from typing import Any, TypeVar
 
 from orbitmq.client.members import ConsumerMember, ProducerMember
-from orbitmq.client.name_servers import LOOKUP_INTERVAL_S, NameServers
+from orbitmq.client.name_servers import LOOKUP_INTERVAL_S, NameServers, source_of
 from orbitmq.client.on_broker import handlers_of
 from orbitmq.client.publication import vip_address
 from orbitmq.client.remote import Remote, request
@@ -50,8 +51,10 @@ NAME_RANGE = 2**48
 
 T = TypeVar("T")
 
-_shared: dict[tuple[int, str, str, str], "Instance"] = {}
-"""Named instances by loop, name, name servers and unit."""
+_Key = tuple[Hashable, ...]
+
+_shared: dict[_Key, "Instance"] = {}
+"""Named instances by what their members must have in common (rule 1)."""
 
 
 async def join(settings: ClientSettings) -> "Instance":
@@ -59,22 +62,25 @@ async def join(settings: ClientSettings) -> "Instance":
 
     Raises SettingError when no name server is known, ConnectFailed when a look-up fails.
     """
-    if not settings.instance_name:
-        return await Instance(settings).start()
-    key = _key(settings)
+    key = _key(settings) if settings.instance_name else ()
     instance = _shared.get(key)
     if instance is None:
-        instance = _shared[key] = Instance(settings)
-    try:
-        return await instance.start()
-    except BaseException:
-        _shared.pop(key, None)
-        raise
+        instance = Instance(settings)
+    if key:
+        _shared[key], instance.key = instance, key
+    instance.remote.add_hooks(settings.rpc_hooks)
+    return await instance.start()
 
 
-def _key(settings: ClientSettings) -> tuple[int, str, str, str]:
-    loop_id = id(asyncio.get_running_loop())
-    return loop_id, settings.instance_name, settings.namesrv, settings.unit_name
+def _key(settings: ClientSettings) -> _Key:
+    return (
+        id(asyncio.get_running_loop()),
+        settings.instance_name,
+        *source_of(settings),
+        settings.unit_name,
+        settings.client_ip,
+        settings.tls,
+    )
 
 
 class Instance:
@@ -82,6 +88,7 @@ class Instance:
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
+        self.key: _Key = ()
         self.loop = asyncio.get_running_loop()
         self.clock = SystemClock()
         self.chance = SystemChance()
@@ -93,7 +100,7 @@ class Instance:
         handle = Dispatcher(handlers_of(self.consumers, self.spawn), self.registry)
         self.remote = Remote(settings, handle, self.registry, read_answers)
         self.remote.on_connected = self._connected
-        self.name_servers = NameServers(settings, self.remote.peer, self.chance)
+        self.name_servers = NameServers(settings, self.remote.call, self.chance)
         self.routes = Routes(self.name_servers)
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: list[asyncio.Task[None]] = []
@@ -119,16 +126,12 @@ class Instance:
         try:
             await asyncio.shield(self._started)
         except BaseException:
-            self._member_count -= 1
+            await self.leave()
             raise
         return self
 
     async def _start(self) -> None:
-        try:
-            await self.name_servers.begin()
-        except BaseException:
-            await self.remote.close()
-            raise
+        await self.name_servers.begin()
         settings = self.settings
         self._every(settings.route_interval_s, self.refresh_routes)
         self._every(settings.heartbeat_interval_s, self.heartbeat)
@@ -140,14 +143,25 @@ class Instance:
         self._member_count -= 1
         if self._member_count > 0 or self._is_closed:
             return
-        self._is_closed = True
-        if _shared.get(_key(self.settings)) is self:
-            del _shared[_key(self.settings)]
-        tasks = [*self._timers, *self._tasks, *self._beating.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self.remote.close()
+        self._is_closed = self.name_servers.is_closed = True
+        if _shared.get(self.key) is self:
+            del _shared[self.key]
+        try:
+            await self._end_tasks()
+        finally:
+            await self.remote.close()
+            await self.routes.wait_quiet()
+
+    async def _end_tasks(self) -> None:
+        tasks: list[asyncio.Task[Any]] = [*self._tasks, *self._beating.values()]
+        if self._started is not None:
+            tasks.append(self._started)
+        ours = asyncio.current_task()  # a handler that a broker had called may close its consumer
+        for task in (*tasks, *self._timers):
+            if task is not ours:
+                task.cancel()
+        await asyncio.gather(*(task for task in tasks if task is not ours), return_exceptions=True)
+        await asyncio.gather(*self._timers, return_exceptions=True)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Run something beside; it ends with the instance at the latest, a failure is logged."""
@@ -240,6 +254,8 @@ class Instance:
         """Send one broker a heartbeat, after the one that is under way."""
         while (before := self._beating.get(address)) is not None:
             await asyncio.wait([before])
+        if self._is_closed:
+            return False
         beating = self.loop.create_task(self._send_heartbeat(address))
         self._beating[address] = beating
         beating.add_done_callback(lambda _done: self._beating.pop(address, None))

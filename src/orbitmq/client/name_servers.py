@@ -9,10 +9,11 @@ Rules:
 2. One name server is used, picked at random, until it fails; then the next one. Names are resolved
    anew at every dial.
 3. What one says counts: an answer with an error code is an answer, only silence moves on.
+4. Silence is told in the log once, and its end once.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from orbitmq.client.settings import (
     LOOKUP_VARIABLE,
@@ -21,7 +22,6 @@ from orbitmq.client.settings import (
     environment,
 )
 from orbitmq.errors import ConnectFailed, MQError, OutcomeUnknown, SettingError
-from orbitmq.net.peer import Peer
 from orbitmq.wire.command import Command
 from orbitmq.world.chance import Chance
 from orbitmq.world.http import fetch_text
@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 
 LOOKUP_INTERVAL_S = 120.0
 LOOKUP_TIMEOUT_S = 3.0
+
+Ask = Callable[[str, Command, float], Awaitable[Command]]
+"""Gives the answer of an address within a time."""
 
 
 def read_addresses(text: str) -> list[str]:
@@ -42,17 +45,25 @@ def read_addresses(text: str) -> list[str]:
     return list(dict.fromkeys(addresses))
 
 
+def source_of(settings: ClientSettings) -> tuple[str, str]:
+    """Give the list of addresses that counts now (rule 1), and the http address."""
+    return (
+        settings.namesrv or environment(NAMESRV_VARIABLE),
+        settings.namesrv_lookup or environment(LOOKUP_VARIABLE),
+    )
+
+
 class NameServers:
     """The name servers of one client."""
 
-    def __init__(
-        self, settings: ClientSettings, peer_of: Callable[[str], Peer], chance: Chance
-    ) -> None:
-        self._lookup = settings.namesrv_lookup or environment(LOOKUP_VARIABLE)
-        given = settings.namesrv or environment(NAMESRV_VARIABLE)
+    def __init__(self, settings: ClientSettings, ask: Ask, chance: Chance) -> None:
+        given, self._lookup = source_of(settings)
         self.addresses = read_addresses(given)
         self.is_looked_up = not self.addresses and bool(self._lookup)
-        self._peer_of = peer_of
+        self._ask = ask
+        self._silent: set[str] = set()
+        self.is_closed = False
+        """Whether the client ends: that nothing comes any more is then no news."""
         self._chance = chance
         self._current = chance.below(max(1, len(self.addresses)))
 
@@ -83,15 +94,21 @@ class NameServers:
         for _ in range(len(self.addresses)):
             address = self.addresses[self._current % len(self.addresses)]
             try:
-                return await self._peer_of(address).call(request, timeout_s)
+                answer = await self._ask(address, request, timeout_s)
             except (ConnectFailed, OutcomeUnknown) as error:
                 last = error
                 self._move_on(address, error)
+                continue
+            if address in self._silent:
+                self._silent.discard(address)
+                log.info("name server %s answers again", address)
+            return answer
         raise last
 
     def _move_on(self, address: str, error: MQError) -> None:
         """Use another one from now on, unless somebody has moved on already."""
         if self.addresses and self.addresses[self._current % len(self.addresses)] == address:
             self._current = (self._current + 1) % len(self.addresses)
-        if len(self.addresses) > 1:
-            log.warning("name server %s does not answer (%s); asking another", address, error)
+        if address not in self._silent and not self.is_closed:
+            self._silent.add(address)
+            log.warning("name server %s does not answer: %s", address, error)

@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
+from orbitmq.client.rpc_hooks import RpcHook
 from orbitmq.client.settings import LANGUAGE, ClientSettings
 from orbitmq.errors import BrokerBusy, RequestFailed
 from orbitmq.metrics import Registry
@@ -51,6 +52,7 @@ class Remote:
         """Called with address and request; may add fields to it."""
         self.after_answer: list[AfterAnswer] = []
         """Called with address, request and answer."""
+        self._hooks: list[RpcHook] = []
         self._settings = settings
         self._handle = handle
         self._registry = registry
@@ -59,6 +61,7 @@ class Remote:
         self._tls = ClientTls(settings.tls) if settings.tls is not None else None
         self._peers: dict[str, Peer] = {}
         self._gone: list[Peer] = []
+        self._is_closed = False
         self.on_connected: Callable[[str], None] | None = None
         """Called with an address whenever a connection to it has been made."""
 
@@ -76,7 +79,17 @@ class Remote:
             )
             peer.on_connected = self.on_connected
             peer.read_frames = self._read_frames
+            if self._is_closed:
+                peer.close()  # whoever still asks is told so, and nothing is dialled
         return peer
+
+    def add_hooks(self, hooks: Iterable[RpcHook]) -> None:
+        """Have hooks called from now on, each once however often it is added."""
+        for hook in hooks:
+            if hook not in self._hooks:
+                self._hooks.append(hook)
+                self.before_request.append(hook.before)
+                self.after_answer.append(hook.after)
 
     async def ask(
         self,
@@ -91,14 +104,19 @@ class Remote:
         Raises BrokerBusy or RequestFailed for another code, ConnectFailed when nothing was sent,
         RequestTimeout or ConnectionClosed when the outcome is unknown.
         """
+        timeout_s = self._settings.request_timeout_s if timeout_s is None else timeout_s
+        answer = await self.call(address, request, timeout_s)
+        if answer.code not in expected:
+            raise failure_of(answer)
+        return answer
+
+    async def call(self, address: str, request: Command, timeout_s: float) -> Command:
+        """Send a request and give its answer, whatever its code; the other errors are `ask`'s."""
         for before in self.before_request:
             before(address, request)
-        timeout_s = self._settings.request_timeout_s if timeout_s is None else timeout_s
         answer = await self.peer(address).call(request, timeout_s)
         for after in self.after_answer:
             after(address, request, answer)
-        if answer.code not in expected:
-            raise failure_of(answer)
         return answer
 
     async def tell(self, address: str, request: Command) -> None:
@@ -109,6 +127,7 @@ class Remote:
 
     def forget(self, addresses: Iterable[str]) -> None:
         """Close the connections to addresses that nobody needs any more."""
+        self._gone = [peer for peer in self._gone if not peer.is_gone]
         for address in addresses:
             peer = self._peers.pop(address, None)
             if peer is not None:
@@ -125,7 +144,8 @@ class Remote:
         return {address for address, peer in self._peers.items() if not peer.is_awaited}
 
     async def close(self) -> None:
-        """End all connections; returns when their sockets are gone."""
+        """End all connections for good; returns when their sockets are gone."""
+        self._is_closed = True
         self.forget(list(self._peers))
         gone, self._gone = self._gone, []
         await asyncio.gather(*(peer.wait_closed() for peer in gone))

@@ -8,8 +8,11 @@ Rules:
    asks while an answer is under way waits for the same one.
 2. A topic that does not exist yet may be sent to: the template topic's brokers then make it. Its
    queues are as many as the template has, at most `queue_count` (the original's rule).
-3. A route that a name server no longer has stays in use: brokers answer for themselves.
-4. Queues are in the order of broker names and queue ids, so that every client sees the same list.
+3. A route that a name server no longer has stays in use: brokers answer for themselves. That of a
+   template is taken anew instead: nothing is at its brokers yet.
+4. A route that nobody has used since the last round is forgotten. Where two routes say different
+   things of a broker, the newer one counts.
+5. Queues are in the order of broker names and queue ids, so that every client sees the same list.
 """
 
 import asyncio
@@ -39,14 +42,20 @@ Changed = Callable[[str], None]
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """The route of one topic. `is_template`: the topic does not exist yet."""
+    """The route of one topic."""
 
     topic: str
     data: TopicRoute
     publish_queues: tuple[MessageQueue, ...]
     """Those a producer may send to: writable, at a broker with a master."""
     subscribe_queues: tuple[MessageQueue, ...]
-    is_template: bool = False
+    template_queue_count: int = 0
+    """How many queues a topic that does not exist yet is to get."""
+
+    @property
+    def is_template(self) -> bool:
+        """Whether the topic does not exist yet."""
+        return self.template_queue_count > 0
 
     def addresses(self, broker_name: str) -> dict[int, str]:
         """Give the addresses of a broker's members by their ids; empty when it is unknown."""
@@ -63,6 +72,7 @@ class Routes:
         self._name_servers = name_servers
         self._routes: dict[str, Route] = {}
         self._asking: dict[str, asyncio.Task[Route]] = {}
+        self._used: set[str] = set()
         self._watchers: list[Changed] = []
 
     def watch(self, changed: Changed) -> None:
@@ -83,6 +93,7 @@ class Routes:
         With `queue_count` a topic that does not exist yet gets the template's (rule 2). Raises
         RouteNotFound, or ConnectFailed or OutcomeUnknown when no name server answers.
         """
+        self._used.add(topic)
         route = self._routes.get(topic)
         if route is not None and (queue_count or not route.is_template):
             return route
@@ -103,18 +114,32 @@ class Routes:
         return await asyncio.shield(asking)
 
     async def refresh_all(self, topics: Iterable[str]) -> None:
-        """Ask for the routes of all these topics; what fails is logged and stays as it was."""
-        for topic in topics:
+        """Ask for the routes of these topics and of those that were used since the last round.
+
+        What fails is logged and stays as it was; the others are forgotten.
+        """
+        wanted = {*topics, *(self._used & set(self._routes))}
+        for topic in sorted(wanted):
             try:
                 await self.refresh(topic)
             except RouteNotFound as error:
                 log.debug("%s", error)
+            except ConnectFailed as error:  # the name servers' silence is told by who asks them
+                log.debug("all routes stay as they are: %s", error)
+                return
             except MQError as error:
                 log.warning("the route of topic %s stays as it is: %s", topic, error)
+        for topic in set(self._routes) - wanted - self._used:
+            self.forget(topic)
+        self._used = set()
 
     def forget(self, topic: str) -> None:
         """Forget a topic that nobody uses any more."""
         self._routes.pop(topic, None)
+
+    async def wait_quiet(self) -> None:
+        """Return when no answer is under way any more."""
+        await asyncio.gather(*self._asking.values(), return_exceptions=True)
 
     def broker_addresses(self) -> dict[str, dict[int, str]]:
         """Give all brokers of all routes: their members' addresses by id."""
@@ -135,6 +160,7 @@ class Routes:
 
         Raises BrokerNotFound when the route, asked for again, has none.
         """
+        self._used.add(queue.topic)
         route = self._routes.get(queue.topic)
         found = _member(route, queue.broker_name, broker_id, is_exact=is_exact)
         if found is None:
@@ -151,7 +177,14 @@ class Routes:
         return route_of(topic, await self._fetch(topic))
 
     async def _ask(self, topic: str) -> Route:
-        return self._keep(route_of(topic, await self._fetch(topic)))
+        try:
+            data = await self._fetch(topic)
+        except RouteNotFound:
+            known = self._routes.get(topic)
+            if known is not None and known.is_template:
+                await self._take_template(topic, known.template_queue_count)
+            raise
+        return self._keep(route_of(topic, data))
 
     async def _take_template(self, topic: str, queue_count: int) -> Route:
         try:
@@ -188,8 +221,8 @@ class Routes:
         return read_json(answer.body, TopicRoute)
 
     def _keep(self, route: Route) -> Route:
-        before = self._routes.get(route.topic)
-        self._routes[route.topic] = route
+        before = self._routes.pop(route.topic, None)
+        self._routes[route.topic] = route  # the newest is the last one (rule 4)
         if before != route:
             for changed in list(self._watchers):
                 changed(route.topic)
@@ -218,7 +251,9 @@ def template_route(topic: str, template: TopicRoute, queue_count: int) -> Route:
         template,
         queue_datas=[_limited(queues, queue_count) for queues in template.queue_datas],
     )
-    return msgspec.structs.replace(route_of(topic, data), is_template=True, subscribe_queues=())
+    return msgspec.structs.replace(
+        route_of(topic, data), template_queue_count=queue_count, subscribe_queues=()
+    )
 
 
 def _limited(queues: QueueData, queue_count: int) -> QueueData:

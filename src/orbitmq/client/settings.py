@@ -10,10 +10,12 @@ Rules:
 
 import difflib
 import os
+from collections.abc import Sequence
 from typing import Any, TypedDict, TypeVar
 
 import msgspec
 
+from orbitmq.client.rpc_hooks import RpcHook
 from orbitmq.errors import SettingError
 from orbitmq.wire.codes import Language
 from orbitmq.world.tls import TlsClientSettings
@@ -37,6 +39,7 @@ class ClientOptions(TypedDict, total=False):
     heartbeat_interval_s: float
     namesrv_lookup: str
     use_vip_channel: bool
+    rpc_hooks: Sequence[RpcHook]
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +80,9 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     use_vip_channel: bool = False
     """Send to the port two below the broker's, as old Java clients do."""
+
+    rpc_hooks: Sequence[RpcHook] = ()
+    """Called with every request and every answer. Those who share an instance share them all."""
 
 
 S = TypeVar("S", bound=msgspec.Struct)

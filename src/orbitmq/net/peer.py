@@ -91,8 +91,15 @@ class Peer:
         if self._connection is not None:
             self._connection.close("stop")
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether neither a socket nor an attempt is left of it."""
+        return self._dialling is None and not self._watch.connections
+
     async def wait_closed(self) -> None:
         """Return when the socket is gone (after `close`)."""
+        if self._dialling is not None:
+            await asyncio.wait([self._dialling])
         await self._watch.wait_empty(self._watch.limits.linger_s)
         self._watch.close()
 
@@ -121,8 +128,8 @@ class Peer:
         except TimeoutError:
             raise ConnectFailed(f"no connection to {self.address} within {timeout_s:g} s") from None
         except asyncio.CancelledError:
-            if not self._is_closed:
-                raise  # our caller was cancelled, not the attempt
+            if not dialling.cancelled() or _is_cancelled():
+                raise  # our caller was cancelled, whatever became of the attempt
             raise ConnectFailed(f"no connection to {self.address}: this peer is closed") from None
 
     async def _dial(self) -> Connection:
@@ -164,3 +171,9 @@ class Peer:
             self._connection.close("stop")
         elif self.on_connected is not None:
             self.on_connected(self.address)
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody wants the running task to end."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -9,6 +9,7 @@ Rules:
 import asyncio
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 
 from orbitmq.errors import ConnectFailed, SettingError
 
@@ -27,7 +28,7 @@ def _fetch(url: str, timeout_s: float) -> str:
     try:
         with urllib.request.urlopen(url, timeout=timeout_s) as answer:  # noqa: S310 - see rule 2
             data: bytes = answer.read(TEXT_SIZE_MAX)
-    except (OSError, ValueError) as error:
-        cause = getattr(error, "reason", None) or error
+    except (OSError, ValueError, HTTPException) as error:
+        cause = getattr(error, "reason", None) or str(error) or type(error).__name__
         raise ConnectFailed(f"nothing came from {url}: {cause}") from error
     return data.decode(errors="replace").strip()
