@@ -5,7 +5,7 @@ import inspect
 import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 
@@ -24,9 +24,14 @@ FreshName = Callable[[str], str]
 
 
 @pytest.fixture(scope="module")
-def namesrv() -> Iterator[str]:
-    with EmbeddedBroker() as broker:
-        yield broker.namesrv
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as embedded:
+        yield embedded
+
+
+@pytest.fixture(scope="module")
+def namesrv(broker: EmbeddedBroker) -> str:
+    return broker.namesrv
 
 
 def _client_threads() -> list[str]:
@@ -247,3 +252,130 @@ def test_an_interrupted_wait_cancels_what_it_waited_for() -> None:
     future.cancel()
     assert cancelled.wait(LIMIT_S)
     facade.close()
+
+
+# --- as the asynchronous twin does it ---
+
+
+def test_a_loop_ends_when_another_thread_closes_the_consumer(
+    namesrv: str, fresh_name: FreshName
+) -> None:
+    for kind in (PushConsumer, PullConsumer):
+        topic = fresh_name("Topic")
+        with Producer(namesrv, "shop") as producer:
+            producer.send(Message(topic, b"x"))
+        consumer = kind(namesrv, fresh_name("Group"), from_where=FIRST)
+        consumer.subscribe(topic)
+        consumer.start()
+        seen = 0
+        for _message in consumer:
+            seen += 1
+            closing = threading.Thread(target=consumer.close)
+            closing.start()
+            closing.join(LIMIT_S)
+        assert seen == 1
+        assert _client_threads() == []
+
+
+def test_a_message_whose_loop_failed_comes_again_when_close_is_called_by_hand(
+    broker: EmbeddedBroker, fresh_name: FreshName
+) -> None:
+    """The exception is under way in the program's thread, the close on the loop's."""
+    topic, group = fresh_name("Topic"), fresh_name("Group")
+    namesrv, waiting = broker.namesrv, broker.delayed_count
+    with Producer(namesrv, "shop") as producer:
+        producer.send(Message(topic, b"x"))
+    consumer = PushConsumer(namesrv, group, from_where=FIRST)
+    consumer.subscribe(topic)
+    consumer.start()
+
+    def work() -> None:
+        try:
+            for message in consumer:
+                raise ValueError(message.body)
+        finally:
+            consumer.close()
+
+    with pytest.raises(ValueError, match="x"):
+        work()
+    broker.wait_for_delayed(waiting + 1, timeout=LIMIT_S)
+
+
+def test_what_needs_no_cluster_is_told_after_the_end_as_well(namesrv: str) -> None:
+    with PullConsumer(namesrv, "pulling") as consumer:
+        running = [consumer.is_running]
+    running.append(consumer.is_running)
+    assert running == [True, False]
+    assert consumer.settings.group == "pulling"
+    with pytest.raises(ClientStateError, match="closed"):
+        consumer.assignment()
+
+
+def test_what_needs_no_waiting_may_be_asked_on_the_loop(
+    namesrv: str, fresh_name: FreshName
+) -> None:
+    """Listeners and asynchronous handlers run there."""
+    told: list[object] = []
+    is_told = threading.Event()
+
+    def changed(_topic: str, _queues: object, _mine: object) -> None:
+        try:
+            told.append(consumer.is_suspended)
+        except ClientStateError as error:
+            told.append(error)
+        is_told.set()
+
+    topic = fresh_name("Topic")
+    with Producer(namesrv, "shop") as producer:
+        producer.send(Message(topic, b"x"))
+    consumer = PushConsumer(
+        namesrv, fresh_name("Group"), lambda message: None, queue_listener=changed
+    )
+    consumer.subscribe(topic)
+    with consumer:
+        assert is_told.wait(LIMIT_S)
+    assert told[0] is False
+
+
+def test_closing_in_many_threads_at_once_leaves_other_clients_alone(namesrv: str) -> None:
+    with Admin(namesrv) as other, ThreadPoolExecutor(8) as pool:
+        for _ in range(5):
+            producer = Producer(namesrv, "shop").start()
+            for closing in [pool.submit(producer.close) for _ in range(8)]:
+                closing.result(LIMIT_S)
+        assert other.clusters()
+
+
+def test_a_second_close_waits_for_the_first(namesrv: str) -> None:
+    """It returned at once and took the loop away from the first."""
+    begun, go_on, ended = threading.Event(), threading.Event(), []
+
+    class Slow:
+        def __init__(self) -> None:
+            self.is_closed = False
+
+        async def start(self) -> None:
+            """Begin."""
+
+        async def close(self) -> None:
+            if not self.is_closed:
+                self.is_closed = True
+                begun.set()
+                while not go_on.is_set():
+                    await asyncio.sleep(0.001)
+                ended.append("first")
+
+        async def __aexit__(self, *_words: object) -> None:
+            """End."""
+
+    facade = Facade(Slow)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(facade.close)
+        assert begun.wait(LIMIT_S)
+        second = pool.submit(facade.close)
+        wait([second], 0.1)
+        go_on.set()
+        first.result(LIMIT_S)
+        second.result(LIMIT_S)
+    assert ended == ["first"]
+    assert _client_threads() == []

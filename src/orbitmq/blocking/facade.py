@@ -9,12 +9,17 @@ Rules:
 3. The classes beside this one are made from their asynchronous twins by `tools/blocking_source.py`,
    and a test compares them: they cannot drift.
 4. An interrupted wait (Ctrl-C) cancels what it waited for.
+5. Whoever closes while another thread does waits for the same end. An exception that is under way
+   in the program's thread is under way for the twin's close as well.
+6. What needs no waiting is also done on the loop itself, and after the end.
 """
 
 import asyncio
 import os
+import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -56,6 +61,8 @@ class Facade(Generic[C]):
 
     def __init__(self, make: Callable[[], C]) -> None:
         self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._ending: Future[None] | None = None
         self._thread: LoopThread | None = BACKGROUND.join()
         try:
             self._twin = self._there(make)
@@ -70,7 +77,8 @@ class Facade(Generic[C]):
 
     def close(self) -> None:
         """Finish what is under way and disconnect; a second call does nothing."""
-        self._end(self._twin.close)
+        error = sys.exc_info()[1]
+        self._end(self._twin.close if error is None else lambda: _amid(error, self._twin.close))
 
     def __enter__(self) -> Self:
         try:
@@ -90,13 +98,17 @@ class Facade(Generic[C]):
     def _end(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if self._thread is None or self._pid != os.getpid():
             return
+        with self._lock:
+            if self._ending is None:
+                self._ending = self._begin(end())
         try:
-            self._wait(end())
+            _result(self._ending)
         finally:
             self._leave()
 
     def _leave(self) -> None:
-        thread, self._thread = self._thread, None
+        with self._lock:
+            thread, self._thread = self._thread, None
         if thread is not None:
             BACKGROUND.leave(thread)
 
@@ -126,15 +138,13 @@ class Facade(Generic[C]):
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Give what a coroutine gives in the background."""
-        future = self._begin(work)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        return _result(self._begin(work))
 
     def _there(self, act: Callable[[], T]) -> T:
-        """Give what a plain function gives when it is called on the loop."""
+        """Give what a plain function gives when it is called on the loop (rule 6)."""
+        thread = self._thread
+        if self._pid == os.getpid() and (thread is None or thread.is_current):
+            return act()
 
         async def call() -> T:
             return act()
@@ -146,9 +156,14 @@ class Facade(Generic[C]):
         source = self._there(begin)
         while True:
             try:
-                yield self._wait(_next(source))
+                item = self._wait(_next(source))
             except StopAsyncIteration:
                 return
+            except (ClientStateError, CancelledError):
+                if self._thread is None and self._pid == os.getpid():
+                    return  # somebody has closed it
+                raise
+            yield item
 
     def _future(self, ask: Callable[[], "asyncio.Future[T]"]) -> "Future[T]":
         """Give the outcome of an asyncio future as one that any thread can wait for."""
@@ -157,6 +172,24 @@ class Facade(Generic[C]):
             return await ask()
 
         return self._begin(settle())
+
+
+def _result(future: "Future[T]") -> T:
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+async def _amid(error: BaseException, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run `end` as if it was called while an exception is on its way."""
+    trace = error.__traceback__
+    try:
+        raise error  # noqa: TRY301 - only to be under way
+    except BaseException:
+        error.__traceback__ = trace
+        await end()
 
 
 async def _next(source: AsyncIterator[T]) -> T:

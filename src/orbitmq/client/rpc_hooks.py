@@ -1,6 +1,6 @@
 """What a program may do with every request before it goes out, and with every answer.
 
-In: hooks that a program gives a client. Out: calls of them, by `remote` and by the producer's sends.
+In: hooks that a program gives a client. Out: calls of them, by `remote` and by a producer's sends.
 
 Rules:
 1. They see all that a client asks: sends, pulls, heartbeats, and what name servers are asked.
