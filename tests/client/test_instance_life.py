@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -58,7 +59,9 @@ def test_a_close_while_a_route_is_asked_for_dials_no_other_name_server() -> None
     asyncio.run(main())
 
 
-def test_a_close_while_a_route_is_asked_for_leaves_no_task() -> None:
+def test_a_close_while_a_route_is_asked_for_leaves_no_task_and_no_complaint(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def main() -> None:
         async with _silent() as (address, is_asked):
             known = asyncio.all_tasks()
@@ -71,6 +74,8 @@ def test_a_close_while_a_route_is_asked_for_leaves_no_task() -> None:
             assert asyncio.all_tasks() <= known
 
     asyncio.run(main())
+    gc.collect()
+    assert not caplog.records
 
 
 def test_a_close_while_it_dials_leaves_no_task(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ class Routes:
         if asking is None:
             asking = asyncio.get_running_loop().create_task(self._ask(topic))
             self._asking[topic] = asking
-            asking.add_done_callback(lambda _done: self._asking.pop(topic, None))
+            asking.add_done_callback(lambda done: self._asked(topic, done))
         return await asyncio.shield(asking)
 
     async def refresh_all(self, topics: Iterable[str]) -> None:
@@ -171,6 +171,11 @@ class Routes:
         return found
 
     # --- asking ---
+
+    def _asked(self, topic: str, asking: "asyncio.Task[Route]") -> None:
+        self._asking.pop(topic, None)
+        if not asking.cancelled():
+            asking.exception()  # who asked may be gone: that is nothing to complain of
 
     async def look_up(self, topic: str) -> Route:
         """Ask for a topic's route without keeping it, for those who only want to know."""
