@@ -158,6 +158,29 @@ def test_a_close_that_is_cancelled_leaves_nothing_behind(
     run(main())
 
 
+def test_a_close_that_is_cancelled_at_once_leaves_no_puller(
+    system: System, fresh_name: FreshName
+) -> None:
+    topic, group = fresh_name("Topic"), fresh_name("group")
+    make_topic(system, topic, 1)
+
+    async def main() -> None:
+        for turns in range(1, 6):
+            inbox = Inbox()
+            consumer = await consumer_of(system, f"{group}{turns}", topic, inbox)
+            await consumer.start()
+            await send(system, topic, [b"it pulls"])
+            await inbox.holds(1)
+            closing = asyncio.create_task(consumer.close())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            closing.cancel()
+            await asyncio.wait([closing])
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(main())
+
+
 def test_a_consumer_that_is_closed_while_it_starts_does_not_run(
     system: System, fresh_name: FreshName
 ) -> None:

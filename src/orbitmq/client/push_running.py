@@ -178,6 +178,7 @@ class RunningPush:
             await self.consumption.close()
             await self.rebalancing.close()
         finally:
+            await self.rebalancing.stop()  # once more: a cancel may have come before it
             await self.consumption.close()
             if isinstance(self._handling, ThreadHandling):
                 self._handling.close(THREADS_END_S if is_finished else 0.0)
