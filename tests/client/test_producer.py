@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -324,6 +325,18 @@ def test_rpc_hooks_see_sends_and_may_add_fields(system: System, fresh_name: Fres
     run(main())
 
 
+def _no_texts() -> list[Message]:
+    """Messages with numbers where texts belong, as programs have them."""
+    options: list[dict[str, Any]] = [
+        {"properties": {"p": 1}},
+        {"properties": {1: "p"}},
+        {"keys": [17]},
+        {"tag": 5},
+        {"sharding_key": 8},
+    ]
+    return [Message("t", b"x", **option) for option in options]
+
+
 def test_messages_that_cannot_be_sent_are_refused_with_the_reason(
     system: System, fresh_name: FreshName
 ) -> None:
@@ -339,6 +352,8 @@ def test_messages_that_cannot_be_sent_are_refused_with_the_reason(
         (Message("t", b"x", properties={"p": "v" * 33_000}), LocalProtocolError, "limit 32767"),
         (Message("t", b"x", properties={"p": "\x02"}), LocalProtocolError, "separator"),
         (Message("t", b"x", keys=["a b"]), LocalProtocolError, "holds a space"),
+        (Message("t", b"x", delay_level=-1), LocalProtocolError, "from 1 to 18"),
+        *((no_text, LocalProtocolError, "no text; write") for no_text in _no_texts()),
     ]
 
     async def main() -> None:

@@ -461,6 +461,10 @@ def test_misuse_is_told_with_what_to_do(system: System, fresh_name: FreshName) -
         consumer = PushConsumer(system.namesrv, group, Inbox(), instance_name="one")
         with pytest.raises(ClientStateError, match="start it first"):
             consumer.queues()
+        closed = PushConsumer(system.namesrv, group, Inbox())
+        await closed.close()
+        with pytest.raises(ClientStateError, match="closed; make another one"):
+            closed.queues()
         async with consumer:
             with pytest.raises(ClientStateError, match="started once"):
                 await consumer.start()

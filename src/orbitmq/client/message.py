@@ -68,6 +68,10 @@ class Message(msgspec.Struct):
                 raise LocalProtocolError(
                     f"property {name!r} belongs to the system; choose another name"
                 )
+        if type(self.delay_level) is not int or self.delay_level < 0:
+            raise LocalProtocolError(
+                f"delay_level is {self.delay_level!r}; give a number from 1 to {DELAY_LEVEL_MAX}"
+            )
         found = dict(self.properties)
         if self.keys:
             found[names.KEYS] = self.keys if isinstance(self.keys, str) else join_keys(self.keys)
@@ -79,6 +83,18 @@ class Message(msgspec.Struct):
             found[names.SHARDING_KEY] = self.sharding_key
         found[names.WAIT] = "true" if self.waits_for_store else "false"
         return found
+
+    def check_texts(self) -> None:
+        """Raise LocalProtocolError when something is no text that must be one."""
+        texts: list[tuple[str, object]] = [("tag", self.tag), ("sharding_key", self.sharding_key)]
+        texts += [("one of the keys", key) for key in self.keys]
+        texts += [("the name of a property", name) for name in self.properties]
+        texts += [(f"property {name!r}", value) for name, value in self.properties.items()]
+        for what, text in texts:
+            if not isinstance(text, str):
+                raise LocalProtocolError(
+                    f"{what} is {text!r:.50}, which is no text; write it as str(...)"
+                )
 
 
 class ReceivedMessage(msgspec.Struct, kw_only=True, dict=True):

@@ -58,12 +58,20 @@ def properties_text(message: Message, unique_id: str, namespace_entry: str = "")
     """Give the properties string of a message; raises LocalProtocolError for what may not be."""
     text = f"{_ID_BEGIN}{unique_id}"
     if message.tag or message.keys or message.properties or _is_special(message):
-        text = f"{text}{ENTRY_END}{format_properties(message.wire_properties())}{namespace_entry}"
+        text = f"{text}{ENTRY_END}{_own_properties(message)}{namespace_entry}"
     else:
         text = f"{text}{_WAITS[message.waits_for_store]}{namespace_entry}"
     if len(text) * _UTF8_SIZE_MAX > PROPERTIES_SIZE_MAX:
         encode_text(text)
     return text
+
+
+def _own_properties(message: Message) -> str:
+    try:
+        return format_properties(message.wire_properties())
+    except (TypeError, AttributeError):  # what is no text fails somewhere in there
+        message.check_texts()
+        raise
 
 
 def batch_properties(first: Message) -> str:

@@ -237,8 +237,8 @@ class PushConsumer:
 
     def _started(self) -> RunningPush:
         if self._running is None:
-            raise ClientStateError(
-                f"this consumer is {self._state}; start it first (await consumer.start(), or "
-                "async with consumer)"
-            )
+            advice = "start it first (await consumer.start(), or async with consumer)"
+            if self._state == CLOSED:
+                advice = "make another one"
+            raise ClientStateError(f"this consumer is {self._state}; {advice}")
         return self._running
