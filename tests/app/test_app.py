@@ -162,3 +162,56 @@ def test_the_lifespan_of_a_framework_starts_and_closes_it(
             await app.send("T", b"x")
 
     asyncio.run(main())
+
+
+def test_a_framework_that_knows_no_lifespan_runs_the_application_all_the_same(
+    broker: EmbeddedBroker, fresh_name: FreshName
+) -> None:
+    """Django's raises, others return; servers then go on, and no listener ever ran."""
+
+    async def raising(_scope: Any, _receive: Any, _send: Any) -> None:
+        raise ValueError("only http")
+
+    async def reading(_scope: Any, receive: Any, _send: Any) -> None:
+        await receive()
+        raise ValueError("only http")
+
+    async def returning(_scope: Any, _receive: Any, _send: Any) -> None:
+        return
+
+    async def main(web: Any) -> None:
+        app = App(broker.namesrv, fresh_name("app"))
+        incoming: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+        outgoing: asyncio.Queue[Any] = asyncio.Queue()
+        asgi = with_app(app, web)
+        running = asyncio.ensure_future(asgi({"type": "lifespan"}, incoming.get, outgoing.put))
+        incoming.put_nowait({"type": "lifespan.startup"})
+        async with asyncio.timeout(LIMIT_S):
+            assert (await outgoing.get())["type"] == "lifespan.startup.complete"
+            await app.send(fresh_name("Topic"), b"x")
+            incoming.put_nowait({"type": "lifespan.shutdown"})
+            assert (await outgoing.get())["type"] == "lifespan.shutdown.complete"
+            await running
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    for web in (raising, reading, returning):
+        asyncio.run(main(web))
+
+
+def test_a_framework_that_fails_on_its_way_closes_the_application(
+    broker: EmbeddedBroker, fresh_name: FreshName
+) -> None:
+    async def web(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "lifespan.startup.complete"})
+        raise ValueError("later")
+
+    async def send(_event: Any) -> None:
+        """Take what the server is told."""
+
+    async def main() -> None:
+        app = App(broker.namesrv, fresh_name("app"))
+        with pytest.raises(ValueError, match="later"):
+            await with_app(app, web)({"type": "lifespan"}, None, send)  # type: ignore[arg-type]  # never called
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Annotated, Any
 
+import msgspec
 import pytest
 
 from orbitmq.aio import MessageQueue, ReceivedMessage
@@ -64,6 +65,16 @@ def _no_annotation(order, key):  # type: ignore[no-untyped-def]  # users write s
     return order, key
 
 
+def _typed_key(
+    order: dict[str, int], message_id: Annotated[str, "an id"], key: str | None
+) -> object:
+    return order, message_id, key
+
+
+def _number_as_key(body: bytes, tag: str = "none", key: int = 0) -> object:
+    return tag, key
+
+
 @pytest.mark.parametrize(
     ("function", "result"),
     [
@@ -75,6 +86,7 @@ def _no_annotation(order, key):  # type: ignore[no-untyped-def]  # users write s
         (_header_by_name, (b'{"id": 7}', "north", 3, "none")),
         (_header_renamed, ("north", b'{"id": 7}')),
         (_no_annotation, ({"id": 7}, "k1")),
+        (_typed_key, ({"id": 7}, "U1", "k1")),
     ],
 )
 def test_parameters_get_what_they_name(function: Callable[..., Any], result: object) -> None:
@@ -110,3 +122,34 @@ def test_annotations_as_texts_are_understood() -> None:
         return order["id"]
 
     assert call_of(handler)(_message()) == 7
+
+
+def test_a_key_is_read_as_its_annotation_says() -> None:
+    """It came as text although the handler wants a number."""
+    call = call_of(_number_as_key)
+    assert call(_with({"KEYS": "17"})) == ("none", 17)
+    assert call(_with({})) == ("none", 0)
+    with pytest.raises(BodyError, match="property key"):
+        call(_with({"KEYS": "seventeen"}))
+
+
+def _with(properties: dict[str, str]) -> ReceivedMessage:
+    return msgspec.structs.replace(_message(), stored_properties=encode_properties(properties))
+
+
+def test_a_body_that_is_called_message_is_refused_when_it_is_decorated() -> None:
+    """The handler got a ReceivedMessage where it wants an order."""
+
+    def handle(message: dict[str, int]) -> None:
+        """Take a body, it seems."""
+
+    with pytest.raises(SettingError, match=r"message gets the ReceivedMessage.*another name"):
+        call_of(handle)
+
+
+def test_an_annotation_that_names_nothing_is_told() -> None:
+    def handle(order: "Nothing") -> None:  # type: ignore[name-defined]  # noqa: F821 - on purpose
+        """Take what there is not."""
+
+    with pytest.raises(SettingError, match="an annotation names Nothing"):
+        call_of(handle)

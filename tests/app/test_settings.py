@@ -8,6 +8,7 @@ from orbitmq.app import App
 from orbitmq.app.settings import load
 from orbitmq.errors import SettingError
 from orbitmq.world.files import SystemFiles
+from orbitmq.world.tls import TlsClientSettings
 from tests.app import shop
 
 
@@ -89,3 +90,29 @@ def test_two_listeners_in_one_group_are_refused() -> None:
     app.listener("b", group="g", name="other")(shop.ship)
     with pytest.raises(SettingError, match="one and other are both in group g"):
         app.listeners()
+
+
+def test_a_listener_that_only_the_file_knows_is_named(tmp_path: Path) -> None:
+    """A misspelt name left a listener on that was to be off."""
+    app = App(file=_file(tmp_path, "[listeners.shp]\nenabled = false\n"))
+    app.listener("orders")(shop.ship)
+    with pytest.raises(SettingError, match="a listener shp, did you mean ship"):
+        app.listeners()
+
+
+def test_a_listener_of_many_messages_at_a_time_is_refused() -> None:
+    """Its handler got a list where it takes a message, and every message became a dead letter."""
+    with pytest.raises(SettingError, match="one message at a time"):
+        App().listener("orders", consume_batch_size=10)(shop.ship)
+
+
+def test_an_option_that_does_not_exist_is_refused_when_the_application_is_made() -> None:
+    with pytest.raises(SettingError, match="no option namspace; did you mean namespace"):
+        App(namspace="n")  # type: ignore[call-arg]  # the mistake that is tested
+
+
+def test_tls_is_set_by_argument_or_file(tmp_path: Path) -> None:
+    path = _file(tmp_path, '[app.tls]\ntrust_cert_path = "ca.pem"\n')
+    assert App(file=path).settings().app.tls == TlsClientSettings(trust_cert_path="ca.pem")
+    given = TlsClientSettings(checks_server=False)
+    assert App(tls=given).settings().app.tls == given

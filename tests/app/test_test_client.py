@@ -7,7 +7,7 @@ import pytest
 
 from orbitmq.app import DeadLetter, Retry, TestClient
 from orbitmq.app.bodies import BodyError
-from orbitmq.errors import ClientStateError
+from orbitmq.errors import ClientStateError, LocalProtocolError
 from tests.app import shop
 from tests.app.shop import Order
 
@@ -76,5 +76,19 @@ def test_an_application_that_does_not_run_does_not_send() -> None:
     async def main() -> None:
         with pytest.raises(ClientStateError, match="not running"):
             await shop.app.send("orders", Order(1))
+
+    asyncio.run(main())
+
+
+def test_what_no_producer_would_send_no_handler_sends() -> None:
+    """The test passed, and the program failed."""
+
+    async def main() -> None:
+        async with TestClient(shop.app) as client:
+            with pytest.raises(LocalProtocolError, match="empty"):
+                await shop.app.send("shipments", b"")
+            with pytest.raises(LocalProtocolError, match="' ' at position 1"):
+                await shop.app.send("a b", b"x")
+            assert client.sent == []
 
     asyncio.run(main())

@@ -82,3 +82,13 @@ def test_what_cannot_be_run_is_said_in_one_line(
     assert done.returncode == 2
     assert said in done.stderr.splitlines()[-1]
     assert done.stdout == ""
+
+
+def test_a_module_that_an_application_misses_is_not_taken_for_the_application(
+    tmp_path: Path,
+) -> None:
+    """`work` is missing in `worker`, whose name begins with it."""
+    (tmp_path / "worker.py").write_text("import work\n")
+    done = run_command("orbitmq", "run", "worker", folder=tmp_path)
+    assert done.returncode == 1
+    assert "No module named 'work'" in done.stderr

@@ -12,9 +12,10 @@ Rules:
 """
 
 import asyncio
+import difflib
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Protocol, Self, TypedDict, Unpack
@@ -22,13 +23,14 @@ from typing import Any, Protocol, Self, TypedDict, Unpack
 from orbitmq.app.bodies import encode
 from orbitmq.app.calling import call_of
 from orbitmq.app.listeners import F, Listener
-from orbitmq.app.settings import Loaded, load
+from orbitmq.app.settings import FILE_OPTIONS, Loaded, load
 from orbitmq.client.instance import NAME_RANGE
 from orbitmq.client.message import Message
 from orbitmq.client.producer import Producer
 from orbitmq.client.push import PushConsumer
 from orbitmq.client.push_settings import PushConsumerOptions
 from orbitmq.client.send_result import SendResult
+from orbitmq.client.settings import ClientOptions, ClientSettings, settings_from
 from orbitmq.client.subscriptions import Selector
 from orbitmq.errors import ClientStateError, SettingError
 from orbitmq.world.chance import SystemChance
@@ -76,11 +78,19 @@ class App:
         namesrv: str = "",
         group: str = "orbitmq_app",
         *,
-        namespace: str = "",
         file: str | None = None,
+        **options: Unpack[ClientOptions],
     ) -> None:
-        """`file` is a TOML file with settings; without it ORBITMQ_FILE or ./orbitmq.toml."""
-        self._given = {"namesrv": namesrv, "group": group, "namespace": namespace}
+        """Make an application; nothing is connected before `start`.
+
+        `file` is a TOML file with settings; without it ORBITMQ_FILE or ./orbitmq.toml. The options
+        (`namespace`, `tls` ...) are those of every client, for the producer and all listeners.
+        """
+        self._options: dict[str, Any] = dict(options)
+        settings_from(ClientSettings, self._options)
+        self._given = {"namesrv": namesrv, "group": group} | {
+            name: self._options.pop(name) for name in FILE_OPTIONS if name in self._options
+        }
         self._file = file
         self._listeners: dict[str, Listener] = {}
         self._sender: Sender | None = None
@@ -105,6 +115,11 @@ class App:
 
         def decorate(function: F) -> F:
             given: dict[str, Any] = dict(options)
+            if given.get("consume_batch_size", 1) != 1:
+                raise SettingError(
+                    "consume_batch_size: a listener gets one message at a time; use a PushConsumer "
+                    "for a handler of lists"
+                )
             listener = Listener(
                 name=given.pop("name", None) or function.__name__,
                 topic=topic,
@@ -132,6 +147,7 @@ class App:
     def listeners(self) -> list[Listener]:
         """Give the listeners that are switched on, as the settings want them."""
         settings = self.settings()
+        self._refuse_unknown(settings)
         found = [
             listener.with_settings(settings.of(listener.name), settings.app.group)
             for listener in self._listeners.values()
@@ -139,6 +155,15 @@ class App:
         ]
         _refuse_shared_groups(found)
         return found
+
+    def _refuse_unknown(self, settings: Loaded) -> None:
+        """Refuse a file that speaks of a listener there is none of: somebody relies on it."""
+        known = {name.upper(): name for name in self._listeners}
+        for name in settings.named_in_file:
+            if name.upper() not in known:
+                near = difflib.get_close_matches(name, known.values(), 1)
+                advice = f"did you mean {near[0]}?" if near else f"there are {_listed(known)}"
+                raise SettingError(f"the settings file has a listener {name}, {advice}")
 
     # --- sending ---
 
@@ -160,7 +185,11 @@ class App:
             raise ClientStateError("the application is running already")
         settings, listeners = self.settings().app, self.listeners()
         shared = f"{os.getpid()}#{SystemChance().below(NAME_RANGE)}"  # one connection for all
-        names: dict[str, Any] = {"namespace": settings.namespace, "instance_name": shared}
+        names: dict[str, Any] = {
+            "instance_name": shared,
+            **self._options,
+            **{name: getattr(settings, name) for name in FILE_OPTIONS},
+        }
         self._producer = Producer(settings.namesrv or None, settings.group, **names)
         self._sender = self._producer
         try:
@@ -185,10 +214,16 @@ class App:
     async def close(self) -> None:
         """Finish what is under way and disconnect; a second call does nothing."""
         consumers, self._consumers = self._consumers, []
-        await asyncio.gather(*(consumer.close() for consumer in consumers))
-        producer, self._producer, self._sender = self._producer, None, None
-        if producer is not None:
-            await producer.close()
+        closing = [consumer.close() for consumer in consumers]
+        try:
+            ends = await asyncio.gather(*closing, return_exceptions=True)
+        finally:
+            producer, self._producer, self._sender = self._producer, None, None
+            if producer is not None:
+                await producer.close()
+        for end in ends:
+            if end is not None:
+                raise end
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -222,6 +257,10 @@ class App:
             yield
         finally:
             self._sender = None
+
+
+def _listed(names: Mapping[str, str]) -> str:
+    return ", ".join(sorted(names.values())) or "none at all"
 
 
 def _refuse_shared_groups(listeners: Sequence[Listener]) -> None:

@@ -7,7 +7,8 @@ Rules:
    below or is annotated as a ReceivedMessage.
 2. These names get what they say: `message`, `key` (the first one), `keys`, `tag`, `topic`,
    `headers` (all properties), `message_id`, `reconsume_times`, `queue`. A parameter that is
-   annotated as ReceivedMessage gets the message, whatever its name.
+   annotated as ReceivedMessage gets the message, whatever its name. A text among them is read as
+   its annotation says, as a property is.
 3. Every other parameter is the property of its name, or the one that `Header("name")` in its
    annotation names: as text, or read as int, float or bool. Without a default it must be there.
 4. What cannot be bound is told when the function is decorated, not when a message comes.
@@ -22,20 +23,26 @@ import msgspec
 from orbitmq.app.bodies import BodyError, decoder
 from orbitmq.client.message import ReceivedMessage
 from orbitmq.errors import SettingError
+from orbitmq.wire.bodies_client import MessageQueue
 
 Take = Callable[[ReceivedMessage], Any]
 
 _PARTS: dict[str, Take] = {
     "message": lambda message: message,
-    "key": lambda message: (message.keys or [""])[0],
     "keys": lambda message: message.keys,
-    "tag": lambda message: message.tag,
-    "topic": lambda message: message.topic,
     "headers": lambda message: dict(message.properties),
-    "message_id": lambda message: message.message_id,
     "reconsume_times": lambda message: message.reconsume_times,
     "queue": lambda message: message.queue,
 }
+_TEXTS: dict[str, Callable[[ReceivedMessage], str]] = {
+    "key": lambda message: (message.keys or [""])[0],
+    "tag": lambda message: message.tag,
+    "topic": lambda message: message.topic,
+    "message_id": lambda message: message.message_id,
+}
+_ONLY_AS: dict[str, type] = {"message": ReceivedMessage, "queue": MessageQueue}
+"""What these are, whatever a handler would like."""
+_ANYTHING = (inspect.Parameter.empty, Any, object)
 
 
 class Header(NamedTuple):
@@ -62,7 +69,12 @@ class Call(NamedTuple):
 
 def call_of(function: Callable[..., Any]) -> Call:
     """Give how a function is called; raises SettingError when a parameter cannot be bound."""
-    hints = get_type_hints(function, include_extras=True)
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise SettingError(
+            f"{_name(function)}: an annotation names {error.name}, which its module does not have"
+        ) from None
     takes: dict[str, Take] = {}
     is_body_free = True
     for parameter in inspect.signature(function).parameters.values():
@@ -72,7 +84,7 @@ def call_of(function: Callable[..., Any]) -> Call:
                 "gets its arguments by name"
             )
         hint = hints.get(parameter.name, inspect.Parameter.empty)
-        take = _part(parameter, hint)
+        take = _part(_name(function), parameter, hint)
         if take is None and is_body_free:
             is_body_free = False
             take = _body(hint)
@@ -87,13 +99,36 @@ def _name(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", repr(function))
 
 
-def _part(parameter: inspect.Parameter, hint: Any) -> Take | None:
+def _part(function_name: str, parameter: inspect.Parameter, hint: Any) -> Take | None:
     """Give what a parameter of a known name gets, and one that wants the message itself."""
     if hint is ReceivedMessage:
         return _PARTS["message"]
     if _header_name(hint) is not None:
         return _header(parameter, hint)
-    return _PARTS.get(parameter.name)
+    name = parameter.name
+    kind = _ONLY_AS.get(name)
+    if kind is not None and hint is not kind and hint not in _ANYTHING:
+        raise SettingError(
+            f"{function_name}: parameter {name} gets the {kind.__name__}, not what its annotation "
+            "says; give the parameter for the body another name"
+        )
+    return _text(parameter, hint) if name in _TEXTS else _PARTS.get(name)
+
+
+def _text(parameter: inspect.Parameter, hint: Any) -> Take:
+    """Give how a text of the message is read as an annotation says, or its default."""
+    name, default = parameter.name, parameter.default
+    text_of = _TEXTS[name]
+    if (hint is str or hint in _ANYTHING) and default is inspect.Parameter.empty:
+        return text_of
+
+    def take(message: ReceivedMessage) -> Any:
+        text = text_of(message)
+        if not text and default is not inspect.Parameter.empty:
+            return default
+        return text if hint in _ANYTHING else _converted(name, text, hint)
+
+    return take
 
 
 def _body(hint: Any) -> Take:

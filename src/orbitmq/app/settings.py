@@ -9,12 +9,12 @@ Rules:
 2. File (`orbitmq.toml`, or the path in ORBITMQ_FILE): a table [app], and [listeners.NAME] for
    listeners. Environment: ORBITMQ_NAMESRV, ORBITMQ_NAMESPACE, and ORBITMQ_LISTENER_NAME_ENABLED,
    _GROUP, _TOPIC, _SELECTOR, _CONCURRENCY with the listener's name in capitals.
-3. An unknown name in the file is an error that names it.
+3. An unknown name in the file is an error that names it, that of a listener as well.
 """
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ import msgspec
 
 from orbitmq.errors import SettingError
 from orbitmq.world.files import Files
+from orbitmq.world.tls import TlsClientSettings
 
 FILE_VARIABLE = "ORBITMQ_FILE"
 FILE_DEFAULT = "orbitmq.toml"
@@ -47,6 +48,12 @@ class AppSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     group: str = "orbitmq_app"
     """The producer group, and the consumer group of listeners that name none."""
     namespace: str = ""
+    tls: TlsClientSettings | None = None
+    """In a file a table [app.tls]."""
+
+
+FILE_OPTIONS = ("namespace", "tls")
+"""Options of all clients that a file may say as well."""
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,6 +66,8 @@ class Loaded(msgspec.Struct, frozen=True):
 
     app: AppSettings
     listeners: Mapping[str, ListenerSettings]
+    named_in_file: Collection[str] = ()
+    """The listeners that the file speaks of, as it writes them."""
 
     def of(self, name: str) -> ListenerSettings:
         """Give what was set for a listener."""
@@ -78,6 +87,7 @@ def load(given: Mapping[str, Any], files: Files, path: str | None = None) -> Loa
         return Loaded(
             msgspec.convert({**given, **read.app, **named}, AppSettings),
             msgspec.convert(listeners, dict[str, ListenerSettings], strict=False),
+            tuple(read.listeners),
         )
     except msgspec.ValidationError as error:
         raise SettingError(f"the application's settings: {error}") from None

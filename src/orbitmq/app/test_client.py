@@ -21,6 +21,8 @@ from orbitmq.app.bodies import encode
 from orbitmq.app.listeners import Listener
 from orbitmq.client.message import Message, ReceivedMessage
 from orbitmq.client.outcomes import DeadLetter
+from orbitmq.client.outgoing import check_body, check_sendable
+from orbitmq.client.producer_settings import ProducerSettings
 from orbitmq.client.send_result import SendResult, SendStatus
 from orbitmq.client.subscriptions import Selector
 from orbitmq.sql import compile_expression
@@ -89,6 +91,8 @@ class TestClient:
 
     async def send(self, message: Message) -> SendResult:
         """Take what a handler sends (called by the application)."""
+        check_sendable(message.topic)
+        check_body(message.body, ProducerSettings().message_bytes_max)
         self.sent.append(message)
         received = self._received(message, reconsume_times=0)
         return SendResult(

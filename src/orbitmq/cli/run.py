@@ -20,14 +20,12 @@ from pathlib import Path
 from orbitmq.app import App
 from orbitmq.cli.process import log_to_stderr, run_command, say, serve
 from orbitmq.errors import SettingError
-from orbitmq.world.files import Files, SystemFiles
 from orbitmq.world.processes import Child, start_child
+from orbitmq.world.sources import source_times
 
 logger = logging.getLogger("orbitmq.run")
 
 LOOK_S = 0.3
-SOURCE_COUNT_MAX = 10_000
-"""Source files that are watched; a folder with more is not one to reload."""
 
 EXAMPLES = """\
 examples:
@@ -86,7 +84,7 @@ def find_app(where: str) -> App:
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        if error.name is None or not module_name.startswith(error.name):
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
         raise SettingError(
             f"there is no module {module_name} in {Path.cwd()} or among what is installed"
@@ -123,13 +121,12 @@ class Reloader:
     def __init__(self, command: list[str], folder: Path) -> None:
         self._command = command
         self._folder = folder
-        self._files: Files = SystemFiles()
         self._child: Child | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> str:
         """Start it the first time; give the line that says what is watched."""
-        before = source_times(self._files, self._folder)
+        before = source_times(self._folder)
         await self._start_child()
         self._tasks.append(asyncio.create_task(self._watch(before)))
         return f"ready reload={self._folder}"
@@ -144,7 +141,7 @@ class Reloader:
     async def _watch(self, before: dict[Path, int]) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            now = await asyncio.to_thread(source_times, self._files, self._folder)
+            now = await asyncio.to_thread(source_times, self._folder)
             if now != before:
                 before = now
                 logger.info("a source file has changed; starting again")
@@ -169,18 +166,3 @@ async def _show(child: Child) -> None:
     code = await child.wait()
     if code:
         logger.error("the application ended with exit code %d; waiting for a change", code)
-
-
-def source_times(files: Files, folder: Path) -> dict[Path, int]:
-    """Give when each Python file below a folder was changed; hidden folders are left out."""
-    found: dict[Path, int] = {}
-    folders = [folder]
-    while folders and len(found) < SOURCE_COUNT_MAX:
-        inside = folders.pop()
-        for name in files.names(inside):
-            path = inside / name
-            if name.endswith(".py"):
-                found[path] = files.modified_ms(path) or 0
-            elif not name.startswith((".", "__pycache__")) and files.is_folder(path):
-                folders.append(path)
-    return found
