@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -457,7 +458,8 @@ def test_misuse_is_told_with_what_to_do(system: System, fresh_name: FreshName) -
         with pytest.raises(SettingError, match="consume_threads=0"):
             PushConsumer(system.namesrv, group, consume_threads=0)
         with pytest.raises(SettingError, match="did you mean consume_threads"):
-            PushConsumer(system.namesrv, group, consume_thread=3)  # type: ignore[call-arg]  # so it is
+            mistaken: dict[str, Any] = {"consume_thread": 3}
+            PushConsumer(system.namesrv, group, **mistaken)
         consumer = PushConsumer(system.namesrv, group, Inbox(), instance_name="one")
         with pytest.raises(ClientStateError, match="start it first"):
             consumer.queues()
