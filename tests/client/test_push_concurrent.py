@@ -457,8 +457,8 @@ def test_misuse_is_told_with_what_to_do(system: System, fresh_name: FreshName) -
             PushConsumer(system.namesrv, "DEFAULT_CONSUMER")
         with pytest.raises(SettingError, match="consume_threads=0"):
             PushConsumer(system.namesrv, group, consume_threads=0)
+        mistaken: dict[str, Any] = {"consume_thread": 3}
         with pytest.raises(SettingError, match="did you mean consume_threads"):
-            mistaken: dict[str, Any] = {"consume_thread": 3}
             PushConsumer(system.namesrv, group, **mistaken)
         consumer = PushConsumer(system.namesrv, group, Inbox(), instance_name="one")
         with pytest.raises(ClientStateError, match="start it first"):
