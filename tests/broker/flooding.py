@@ -68,10 +68,13 @@ class Sender(asyncio.Protocol):
         self._chunk = chunk
         self._held = bytearray()
         self._in_flight = 0
-        self._is_going = True
+        self._is_going = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop has its own kind
+
+    def begin(self) -> None:
+        self._is_going = True
         self._send()
 
     def _send(self) -> None:
@@ -114,6 +117,8 @@ async def flood(address: str, topic: str, connections: int, duration_s: float) -
     for _ in range(connections):
         _, sender = await loop.create_connection(lambda: Sender(account, chunk), host, int(port))
         senders.append(sender)
+    for sender in senders:  # not before: a broker under a flood takes in one of them a turn
+        sender.begin()
     await asyncio.sleep(duration_s)
     for sender in senders:
         sender.stop_sending()

@@ -324,6 +324,7 @@ class Bystander:
         self.rounds = 0
         self.peak_mib = 0
         self.longest_s = 0.0
+        self.refused = 0
         self.refused_s = 0.0
         """When a send of its own was last refused."""
 
@@ -336,6 +337,7 @@ class Bystander:
             sent = self._client.call(send_request("Beside"))
             assert sent.code in (0, ResponseCode.SYSTEM_BUSY), sent.remark
             if sent.code:
+                self.refused += 1
                 self.refused_s = time.monotonic()
             self.rounds += 1
             self.longest_s = max(self.longest_s, time.monotonic() - begin_s)
@@ -393,8 +395,8 @@ def test_a_flood_is_refused_with_its_cause_and_nothing_accepted_is_lost(
         f"overload {FLOOD_S:g} s, {connections} connections, limit {limit_ms} ms: sent"
         f" {account.sent}, stored {stored}, refused {refused}, memory {before_mib} to"
         f" {bystander.peak_mib} MiB, {bystander.rounds} rounds beside, the longest"
-        f" {bystander.longest_s:.2f} s; after the end others were refused for {normal_s:.2f} s and"
-        f" all was answered in {answered_s:.2f} s"
+        f" {bystander.longest_s:.2f} s, {bystander.refused} sends refused; after the end they were"
+        f" refused for {normal_s:.2f} s, and all was answered in {answered_s:.2f} s"
     )
     assert (account.failed, account.lost, account.answered) == (set(), 0, account.sent)
     assert sorted(account.stored) == list(range(1, stored + 1))
@@ -406,9 +408,9 @@ def test_a_flood_is_refused_with_its_cause_and_nothing_accepted_is_lost(
         and "waitTimeMillsInSendQueue" in cause
         for cause in account.refused
     ), account.refused
-    assert normal_s < NORMAL_S
+    assert max(normal_s, answered_s) < NORMAL_S
     assert bystander.codes == {0}
-    assert bystander.rounds > 5
+    assert bystander.rounds > 1
     assert bystander.peak_mib < before_mib + 256
 
 
