@@ -23,7 +23,14 @@ import msgspec
 
 from orbitmq.client.name_servers import NameServers
 from orbitmq.client.remote import failure_of, request
-from orbitmq.errors import BrokerNotFound, ConnectFailed, MQError, OutcomeUnknown, RouteNotFound
+from orbitmq.errors import (
+    BrokerNotFound,
+    ConnectFailed,
+    ConnectionClosed,
+    MQError,
+    OutcomeUnknown,
+    RouteNotFound,
+)
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.bodies_namesrv import QueueData, TopicRoute
 from orbitmq.wire.codes import RequestCode, ResponseCode
@@ -210,8 +217,11 @@ class Routes:
         try:
             answer = await servers.call(asked, ROUTE_TIMEOUT_S)
         except (ConnectFailed, OutcomeUnknown) as error:
+            ask = "is one running"
+            if isinstance(error, ConnectionClosed):
+                ask = "does it want TLS (tls=TlsClientSettings(...)), or what is it that runs"
             raise ConnectFailed(
-                f"no name server says where topic {topic} is: {error}; is one running at "
+                f"no name server says where topic {topic} is: {error}; {ask} at "
                 f"{', '.join(servers.addresses)}?"
             ) from error
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
