@@ -148,8 +148,9 @@ def test_a_body_that_is_called_message_is_refused_when_it_is_decorated() -> None
 
 
 def test_an_annotation_that_names_nothing_is_told() -> None:
-    def handle(order: "Nothing") -> None:  # type: ignore[name-defined]  # noqa: F821 - on purpose
+    def handle(order: object) -> None:
         """Take what there is not."""
 
+    handle.__annotations__["order"] = "Nothing"
     with pytest.raises(SettingError, match="an annotation names Nothing"):
         call_of(handle)

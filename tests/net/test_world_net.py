@@ -89,6 +89,32 @@ def test_the_soft_limit_of_descriptors_is_raised_within_the_hard_one() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+def test_a_machine_whose_name_leads_to_itself_has_another_address_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On Debian all machines were 127.0.1.1: clients of one instance name had one id."""
+    itself = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.1.1", 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_words: itself)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+        try:
+            datagrams.connect(net.ELSEWHERE)
+        except OSError:
+            expected = "127.0.1.1"  # a machine without a network
+        else:
+            expected = datagrams.getsockname()[0]
+    assert net.reachable_address("0.0.0.0") == expected
+    assert net.reachable_address("this-machine") == "127.0.1.1"
+
+
+def test_a_machine_without_a_network_is_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(*_words: object) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr(socket, "getaddrinfo", nothing)
+    monkeypatch.setattr(socket, "socket", nothing)
+    assert net.reachable_address("0.0.0.0") == "127.0.0.1"
+
+
 def test_a_name_is_told_to_others_as_an_address() -> None:
     """Symptom: `orbitmq up --host localhost` could not start."""
     assert net.reachable_address("localhost") == "127.0.0.1"

@@ -17,7 +17,6 @@ Rules:
 import asyncio
 import os
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
 from types import TracebackType
@@ -26,6 +25,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from orbitmq.errors import ClientStateError
 from orbitmq.world.loop_thread import LoopThread
 from orbitmq.world.shared_loop import SharedLoop
+from orbitmq.world.threads import new_lock
 
 BACKGROUND = SharedLoop("client")
 
@@ -61,7 +61,7 @@ class Facade(Generic[C]):
 
     def __init__(self, make: Callable[[], C]) -> None:
         self._pid = os.getpid()
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._ending: Future[None] | None = None
         self._thread: LoopThread | None = BACKGROUND.join()
         try:

@@ -22,13 +22,14 @@ from orbitmq.client.consume_hooks import (
     call_after,
     call_before,
 )
+from orbitmq.client.message import ReceivedMessage
 from orbitmq.client.outcomes import DeadLetter, Retry
 from orbitmq.client.process_queue import Job
 from orbitmq.client.push_settings import PushConsumerSettings
 from orbitmq.world.clock import Clock
 from orbitmq.world.workers import Workers
 
-Handler = Callable[..., Any]
+Handler = Callable[[ReceivedMessage], Any] | Callable[[list[ReceivedMessage]], Any]
 """A function of one ReceivedMessage, or of a list of them with `consume_batch_size` above 1."""
 
 SERIES_S = 0.02

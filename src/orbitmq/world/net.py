@@ -30,6 +30,9 @@ KEEPALIVE_INTERVAL_S = 15
 KEEPALIVE_PROBES = 4
 UNACKNOWLEDGED_S = 120
 
+ELSEWHERE = ("203.0.113.1", 9)
+"""An address that is on no network of ours: it is reserved for examples."""
+
 T = TypeVar("T")
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 Address = tuple[str, int]
@@ -158,8 +161,9 @@ def is_loopback(host: str) -> bool:
 def reachable_address(given: str) -> str:
     """Give the IP address to tell others for an address or name that we listen on or are told.
 
-    For "every address" (0.0.0.0, ::) it is the machine's own, as its name resolves. Raises
-    SettingError for a name that does not.
+    For "every address" (0.0.0.0, ::) it is the machine's own, as its name resolves or, where that
+    leads nowhere but to itself, the one that packets to others leave from. Raises SettingError for
+    a name that does not resolve.
     """
     is_every = given in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
     name = socket.gethostname() if is_every else given
@@ -169,8 +173,22 @@ def reachable_address(given: str) -> str:
         found = socket.getaddrinfo(name, None, socket.AF_INET)
     except (OSError, UnicodeError):
         if is_every:
-            return "127.0.0.1"
+            return _leaving_address() or "127.0.0.1"
         raise SettingError(f"{name[:200]!r} has no IPv4 address; give an address") from None
     addresses = [str(entry[4][0]) for entry in found]
     outside = [address for address in addresses if not address.startswith("127.")]
+    if is_every and not outside:
+        return _leaving_address() or addresses[0]
     return (outside or addresses)[0]
+
+
+def _leaving_address() -> str | None:
+    """Give the address that packets to other machines leave from; None when they cannot leave."""
+    with (
+        contextlib.suppress(OSError),
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams,
+    ):
+        datagrams.connect(ELSEWHERE)  # nothing is sent
+        address: str = datagrams.getsockname()[0]
+        return address
+    return None

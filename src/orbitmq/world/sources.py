@@ -20,12 +20,9 @@ def source_times(folder: Path) -> dict[Path, int]:
     found: dict[Path, int] = {}
     for inside, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith((".", "__pycache__"))]
-        for name in names:
-            if name.endswith(".py") and len(found) < COUNT_MAX:
-                path = Path(inside, name)
-                changed_ns = _changed_ns(path)
-                if changed_ns is not None:
-                    found[path] = changed_ns
+        sources = [Path(inside, name) for name in names if name.endswith(".py")]
+        times = {path: _changed_ns(path) for path in sources[: COUNT_MAX - len(found)]}
+        found |= {path: changed_ns for path, changed_ns in times.items() if changed_ns is not None}
         if len(found) >= COUNT_MAX:
             break
     return found

@@ -6,11 +6,17 @@ the loop.
 """
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
+
+
+def new_lock() -> "threading.RLock":
+    """Give a lock that the thread which has it may take again."""
+    return threading.RLock()
 
 
 class Threads:

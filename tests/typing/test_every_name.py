@@ -1,0 +1,96 @@
+"""Programs of users: mypy --strict accepts what is right, refuses what is wrong, and they run."""
+
+import ast
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import orbitmq.app
+import orbitmq.testing
+from orbitmq import aio
+from orbitmq.testing import EmbeddedBroker
+
+FOLDER = Path(__file__).parent
+LIMIT_S = 60.0
+
+WRONG = {
+    "orbitmq.Producer('a:1', gruop='g')": "call-arg",
+    "orbitmq.Producer('a:1', send_timeout_s='3')": "arg-type",
+    "orbitmq.Producer('a:1').send('text')": "arg-type",
+    "orbitmq.PushConsumer('a:1', 'g', is_orderly='yes')": "arg-type",
+    "orbitmq.PushConsumer('a:1', 'g', lambda: None)": "arg-type",
+    "orbitmq.PullConsumer('a:1', 'g').poll(timeout='1')": "arg-type",
+    "orbitmq.Admin('a:1').topic_stats(1)": "arg-type",
+    "orbitmq.Nothing": "attr-defined",
+    "aio.Message('T')": "call-arg",
+    "aio.Selector.tags(1)": "arg-type",
+}
+
+
+@pytest.fixture(scope="module")
+def namesrv() -> Iterator[str]:
+    with EmbeddedBroker() as broker:
+        yield broker.namesrv
+
+
+def _run(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
+def _used_names(program: str) -> set[str]:
+    """Give the names that a program uses after it has imported them."""
+    nodes = list(ast.walk(ast.parse((FOLDER / program).read_text())))
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return names | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+
+
+@pytest.mark.parametrize(
+    ("program", "names"),
+    [
+        ("async_program.py", aio.__all__),
+        ("sync_program.py", [name for name in dir(orbitmq) if not name.startswith("_")]),
+        ("app_program.py", [*orbitmq.app.__all__, *orbitmq.testing.__all__]),
+    ],
+)
+def test_the_programs_use_every_public_name(program: str, names: list[str]) -> None:
+    assert set(names) - _used_names(program) == set()
+
+
+@pytest.mark.timeout(180)
+def test_a_type_checker_accepts_programs_that_use_everything(tmp_path: Path) -> None:
+    programs = [path.name for path in FOLDER.glob("*_program.py")]
+    for name in programs:
+        shutil.copy(FOLDER / name, tmp_path)
+    done = _run(tmp_path, "-m", "mypy", "--strict", *programs)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.timeout(180)
+def test_a_type_checker_finds_what_is_wrong(tmp_path: Path) -> None:
+    lines = ["import orbitmq", "from orbitmq import aio", *WRONG]
+    (tmp_path / "wrong.py").write_text("\n".join(lines) + "\n")
+    done = _run(tmp_path, "-m", "mypy", "--strict", "wrong.py")
+    found = {
+        int(line.split(":")[1]): line.rpartition("[")[2].rstrip("]")
+        for line in done.stdout.splitlines()
+        if ": error:" in line
+    }
+    assert found == dict(enumerate(WRONG.values(), 3)), done.stdout
+
+
+@pytest.mark.parametrize("program", ["async_program.py", "sync_program.py", "app_program.py"])
+def test_the_programs_run(program: str, namesrv: str) -> None:
+    done = _run(FOLDER, "-W", "error", program, namesrv)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] in ("messages 5", "messages 4", "done")
