@@ -87,8 +87,9 @@ class Routes:
         self._watchers.append(changed)
 
     def unwatch(self, changed: Changed) -> None:
-        """Call it no more."""
-        self._watchers.remove(changed)
+        """Call it no more; nothing when it is not called."""
+        if changed in self._watchers:
+            self._watchers.remove(changed)
 
     def known(self, topic: str) -> Route | None:
         """Give the route that is known, without asking."""
