@@ -68,9 +68,7 @@ def test_no_route_explains_itself() -> None:
             await instance.leave()
             assert caught.value.name_servers == (server.address,)
             assert server.address in str(caught.value)
-            assert "they know the brokers broker-a, broker-b but not this topic" in str(
-                caught.value
-            )
+            assert "the brokers broker-a, broker-b but not this topic" in str(caught.value)
             assert "orbitmq topic create Orders" in str(caught.value)
 
     asyncio.run(main())
@@ -81,9 +79,7 @@ def test_no_route_says_that_no_broker_is_there() -> None:
         async with name_server_double() as server:
             instance = await join(ClientSettings(namesrv=server.address))
             for queue_count in (0, 4):
-                with pytest.raises(
-                    RouteNotFound, match=r"no broker has registered.*start a broker"
-                ):
+                with pytest.raises(RouteNotFound, match=r"no broker has registered.*start one"):
                     await instance.routes.find("Orders", queue_count=queue_count)
             await instance.leave()
 

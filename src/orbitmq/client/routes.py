@@ -218,7 +218,9 @@ class Routes:
         cause, advice = f"they know the brokers {', '.join(brokers)} but not {what}", error.advice
         if not brokers:
             cause = "no broker has registered with them"
-            advice = "start a broker with these name servers, or give this client those of another"
+            advice = (
+                "start one with these name servers, or give this client those of another cluster"
+            )
         return RouteNotFound(error.topic, error.name_servers, cause, advice)
 
     async def _brokers(self) -> list[str] | None:
