@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from orbitmq.net.connection import Connection
-from orbitmq.wire.bodies_namesrv import BrokerData, QueueData, TopicRoute
-from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.bodies_namesrv import BrokerData, ClusterInfo, QueueData, TopicRoute
+from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command, reply_to
 from orbitmq.wire.fastjson import write_json
 from tests.net.running import serving
@@ -46,6 +46,15 @@ class NameServerDouble:
         if self.is_silent:
             connection.close("test")
             return None
+        if request.code == RequestCode.GET_BROKER_CLUSTER_INFO:
+            table = {
+                broker.broker_name: broker
+                for route in self.routes.values()
+                for broker in route.broker_datas
+            }
+            return reply_to(
+                request, body=write_json(ClusterInfo(broker_addr_table=table), standard=True)
+            )
         topic = request.fields["topic"]
         self.asked.append(topic)
         route = self.routes.get(topic)

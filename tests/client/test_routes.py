@@ -61,21 +61,34 @@ def test_those_who_ask_at_once_share_one_request() -> None:
 
 def test_no_route_explains_itself() -> None:
     async def main() -> None:
-        async with name_server_double() as server:
+        async with name_server_double(Other=route_data("broker-a", "broker-b")) as server:
             instance = await join(ClientSettings(namesrv=server.address))
             with pytest.raises(RouteNotFound) as caught:
                 await instance.routes.find("Orders")
             await instance.leave()
             assert caught.value.name_servers == (server.address,)
             assert server.address in str(caught.value)
+            assert "the brokers broker-a, broker-b but not this topic" in str(caught.value)
             assert "orbitmq topic create Orders" in str(caught.value)
+
+    asyncio.run(main())
+
+
+def test_no_route_says_that_no_broker_is_there() -> None:
+    async def main() -> None:
+        async with name_server_double() as server:
+            instance = await join(ClientSettings(namesrv=server.address))
+            for queue_count in (0, 4):
+                with pytest.raises(RouteNotFound, match=r"no broker has registered.*start one"):
+                    await instance.routes.find("Orders", queue_count=queue_count)
+            await instance.leave()
 
     asyncio.run(main())
 
 
 def test_no_route_says_when_topics_are_not_made_by_sending() -> None:
     async def main() -> None:
-        async with name_server_double() as server:
+        async with name_server_double(Other=route_data("broker-a")) as server:
             instance = await join(ClientSettings(namesrv=server.address))
             with pytest.raises(RouteNotFound, match="autoCreateTopicEnable=false"):
                 await instance.routes.find("Orders", queue_count=4)

@@ -103,36 +103,46 @@ class Producer:
         """
         if self._is_closed or self._is_starting:
             state = "closed" if self._is_closed else "started already"
-            raise ClientStateError(
-                f"the producer of group {self._group} is {state}; make a new one"
-            )
+            raise ClientStateError(f"producer {self._group} is {state}; make a new one")
         self._is_starting = True
         try:
-            self._instance = instance = await instances.join(self.settings)
-            try:
-                instance.add_producer(self)
-            except BaseException:
-                await instance.leave()
-                raise
+            await self._join()
         except BaseException:
-            self._instance, self._is_starting = None, False
+            self._is_starting = False
             raise
+        return self
+
+    async def _join(self) -> None:
+        instance = await instances.join(self.settings)
+        try:
+            if not self._is_closed:
+                instance.add_producer(self)
+                instance.routes.watch(self._route_changed)
+                await instance.heartbeat()
+        except BaseException:
+            await self._leave(instance)
+            raise
+        if self._is_closed:
+            await self._leave(instance)
+            raise ClientStateError(f"producer {self._group} was closed while it started")
         self._sender = Sender(instance, self.settings, self.send_hooks)
         self._ids = unique_ids(instance.ip, instance.chance)
-        instance.routes.watch(self._route_changed)
-        await instance.heartbeat()
-        return self
+        self._instance = instance
 
     async def close(self) -> None:
         """Wait for what is in flight, then leave; a second call does nothing."""
         instance, sender = self._instance, self._sender
-        self._is_closed = True
-        self._instance = None
+        self._is_closed, self._instance = True, None
         if instance is None or sender is None:
             return
         try:
             await sender.close()
-            instance.routes.unwatch(self._route_changed)
+        finally:
+            await self._leave(instance)
+
+    async def _leave(self, instance: instances.Instance) -> None:
+        instance.routes.unwatch(self._route_changed)
+        try:
             await instance.remove_producer(self)
         finally:
             await instance.leave()
@@ -227,8 +237,7 @@ class Producer:
         Raises SendFailed, RouteNotFound or ConnectFailed when it could not even be sent.
         """
         sender = self._running()
-        timeout = self.settings.send_timeout_s
-        sending = self._prepare(sender, message, SendMode.ONEWAY, timeout)
+        sending = self._prepare(sender, message, SendMode.ONEWAY, self.settings.send_timeout_s)
         if queue is not None or selector is not None or key is not None or message.sharding_key:
             _fix_queue(sending, queue, selector, key)
         sender.launch(sending)
@@ -314,11 +323,9 @@ class Producer:
 
     def _running(self) -> Sender:
         if self._instance is None or self._sender is None:
-            advice = (
-                "it was closed; make a new one"
-                if self._is_closed
-                else "start it first: `await producer.start()` or `async with`"
-            )
+            advice = "start it first: `await producer.start()` or `async with`"
+            if self._is_closed:
+                advice = "it was closed; make a new one"
             raise ClientStateError(f"the producer of group {self._group} does not run: {advice}")
         return self._sender
 
@@ -344,16 +351,14 @@ class Producer:
         template = publication.oneway if mode is SendMode.ONEWAY else publication.single
         sending = _kind(sender)(sender, publication, template, mode)
         now_ms = sender.clock.wall_ms()
-        unique_id = self._ids.next_id(now_ms)
-        sending.message_id = unique_id
+        unique_id = sending.message_id = self._ids.next_id(now_ms)
         sending.properties = properties_text(message, unique_id, publication.properties_end)
         if len(body) >= settings.compress_from_bytes:
             sending.body, sending.sys_flag = compressed(body, settings)
         else:
             sending.body = body
         sending.messages = (message,)
-        sending.flag = message.flag
-        sending.born_ms = now_ms
+        sending.flag, sending.born_ms = message.flag, now_ms
         self._set_limits(sending, timeout_s)
         return sending
 

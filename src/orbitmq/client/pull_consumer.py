@@ -64,26 +64,39 @@ class PullConsumer:
         self._subscriptions: dict[str, Subscription] = {}
         self._filter_hooks: list[FilterHook] = []
         self._member: PullMember | None = None
-        self._is_closed = False
+        self._is_started = self._is_closed = False
         self._is_assigned = False
 
     # --- life ---
 
     async def start(self) -> None:
         """Join the group; raises ConnectFailed when no name server answers."""
-        if self._member is not None or self._is_closed:
+        if self._is_started or self._is_closed:
             raise ClientStateError(
                 f"the pull consumer of group {self.group} was started before; make a new one"
             )
-        instance = await join(self._settings)
+        self._is_started = True
+        try:
+            instance = await join(self._settings)
+        except BaseException:
+            self._is_started = False
+            raise
         member = PullMember(instance, self._group, self._settings, self._subscriptions)
         member.puller.filter_hooks = self._filter_hooks
         self._member = member
         try:
-            await member.start()
+            await self._begin(member)
         except BaseException:
+            self._member = member
             await self._end(consumes_last=False)
             raise
+
+    async def _begin(self, member: PullMember) -> None:
+        """Start a member, unless somebody closes us before or meanwhile."""
+        if not self._is_closed:
+            await member.start()
+        if self._is_closed:
+            raise ClientStateError("this consumer was closed while it started")
 
     async def close(self) -> None:
         """Store offsets (unless `auto_commit` is off), leave the group, and let go of everything.

@@ -94,11 +94,13 @@ class PullMember:
         """End; `consumes_last`: what was handed out last counts as consumed."""
         for task in self._tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        await self.queues.close(consumes_last=consumes_last)
-        self.instance.routes.unwatch(self._route_changed)
-        await self.instance.remove_consumer(self)
+        try:
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+            await self.queues.close(consumes_last=consumes_last)
+        finally:
+            self.instance.routes.unwatch(self._route_changed)
+            await self.instance.remove_consumer(self)
 
     # --- routes ---
 

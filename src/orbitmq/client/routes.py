@@ -32,7 +32,7 @@ from orbitmq.errors import (
     RouteNotFound,
 )
 from orbitmq.wire.bodies_client import MessageQueue
-from orbitmq.wire.bodies_namesrv import QueueData, TopicRoute
+from orbitmq.wire.bodies_namesrv import ClusterInfo, QueueData, TopicRoute
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.fastjson import read_json
 from orbitmq.wire.headers_namesrv import GetRoute
@@ -87,8 +87,9 @@ class Routes:
         self._watchers.append(changed)
 
     def unwatch(self, changed: Changed) -> None:
-        """Call it no more."""
-        self._watchers.remove(changed)
+        """Call it no more; nothing when it is not called."""
+        if changed in self._watchers:
+            self._watchers.remove(changed)
 
     def known(self, topic: str) -> Route | None:
         """Give the route that is known, without asking."""
@@ -106,10 +107,14 @@ class Routes:
             return route
         try:
             return await self.refresh(topic)
-        except RouteNotFound:
+        except RouteNotFound as error:
             if not queue_count:
-                raise
-        return await self._take_template(topic, queue_count)
+                raise await self._explained(error, "this topic") from None
+        try:
+            return await self._take_template(topic, queue_count)
+        except RouteNotFound as error:
+            what = "this topic, and sending makes none (autoCreateTopicEnable=false)"
+            raise await self._explained(error, what) from None
 
     async def refresh(self, topic: str) -> Route:
         """Ask for a topic's route now; the errors are those of `find`."""
@@ -201,15 +206,33 @@ class Routes:
     async def _take_template(self, topic: str, queue_count: int) -> Route:
         try:
             template = await self._fetch(TEMPLATE_TOPIC)
-        except RouteNotFound:
-            raise RouteNotFound(
-                topic,
-                self._name_servers.addresses,
-                "they do not know it, and topics are not made by sending to them here "
-                "(autoCreateTopicEnable=false, or no broker has registered)",
-                f"make it: orbitmq topic create {topic}",
-            ) from None
+        except RouteNotFound as error:
+            raise RouteNotFound(topic, error.name_servers, error.cause, advice_for(topic)) from None
         return self._keep(template_route(topic, template, queue_count))
+
+    async def _explained(self, error: RouteNotFound, what: str) -> RouteNotFound:
+        """Give the error with what the name servers do know."""
+        brokers = await self._brokers()
+        if brokers is None:
+            return error
+        cause, advice = f"they know the brokers {', '.join(brokers)} but not {what}", error.advice
+        if not brokers:
+            cause = "no broker has registered with them"
+            advice = (
+                "start one with these name servers, or give this client those of another cluster"
+            )
+        return RouteNotFound(error.topic, error.name_servers, cause, advice)
+
+    async def _brokers(self) -> list[str] | None:
+        """Give the names of all brokers that are registered; None when nobody says."""
+        asked = request(RequestCode.GET_BROKER_CLUSTER_INFO)
+        try:
+            answer = await self._name_servers.call(asked, ROUTE_TIMEOUT_S)
+            if answer.code != ResponseCode.SUCCESS:
+                return None
+            return sorted(read_json(answer.body, ClusterInfo).broker_addr_table)
+        except MQError:
+            return None
 
     async def _fetch(self, topic: str) -> TopicRoute:
         asked = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRoute(topic=topic))
@@ -229,7 +252,7 @@ class Routes:
                 topic,
                 servers.addresses,
                 "they do not know it",
-                f"make it (orbitmq topic create {topic}), or check its name and the name servers",
+                advice_for(topic),
             )
         if answer.code != ResponseCode.SUCCESS:
             raise failure_of(answer)
@@ -242,6 +265,11 @@ class Routes:
             for changed in list(self._watchers):
                 changed(route.topic)
         return route
+
+
+def advice_for(topic: str) -> str:
+    """Give what to do about a topic that does not exist."""
+    return f"make it (orbitmq topic create {topic}), or check its name and the name servers"
 
 
 def route_of(topic: str, data: TopicRoute) -> Route:
