@@ -18,7 +18,7 @@ FUZZ_EXAMPLES ?= 200000
 EXCHANGE_ROUNDS ?= 20
 KILLS ?= 2500
 # Most tests wait for others (brokers, clients, clocks), so more of them run at once than there are cores.
-WORKERS ?= 4
+WORKERS ?= 3
 
 .PHONY: setup run test check format bench compat demo fuzz torture kills exchange docs lock clean
 .DEFAULT_GOAL := run

@@ -80,6 +80,12 @@ class Played:
                 played.errors[scenario] = line["error"]
         return played
 
+    def replaced_by(self, other: Played) -> Played:
+        """Give this run with what another run stated in the place of its failed scenarios."""
+        return Played(
+            {**self.facts, **other.facts}, {**self.measures, **other.measures}, other.errors
+        )
+
     def of(self, scenario: str) -> dict[str, Any]:
         """Give the facts of one scenario, which must have ended well."""
         assert scenario not in self.errors, self.errors[scenario]

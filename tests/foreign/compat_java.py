@@ -48,6 +48,17 @@ def play(system: System, client: str, scenarios: Iterable[str]) -> Played:
     return Played.read(lines)
 
 
+def play_original(system: System, client: str, scenarios: Iterable[str]) -> Played:
+    """Run scenarios on an original; what fails there is played once more.
+
+    It is the judge, not the judged: on a busy machine it is sometimes too late for a scenario.
+    """
+    played = play(system, client, scenarios)
+    return (
+        played.replaced_by(play(system, client, list(played.errors))) if played.errors else played
+    )
+
+
 class JavaPlays:
     """What each client's run stated, on ours and on the original."""
 
@@ -76,10 +87,10 @@ class JavaPlays:
 
     def _on_originals(self, client: str) -> Played:
         if client != "5.5.0":
-            return play(self._original, client, (*CLASSIC, *NEWER))
-        classic = play(self._original, client, CLASSIC)
+            return play_original(self._original, client, (*CLASSIC, *NEWER))
+        classic = play_original(self._original, client, CLASSIC)
         with original_system(client) as newest:
-            newer = play(newest, client, NEWER)
+            newer = play_original(newest, client, NEWER)
         return Played(
             {**classic.facts, **newer.facts},
             {**classic.measures, **newer.measures},

@@ -46,6 +46,7 @@ from tests.foreign.stores import (
 pytestmark = [pytest.mark.foreign, pytest.mark.slow]
 
 COUNT = 4_000
+KILLS_MAX = 5
 MORE = 600
 # With it the checkpoint is soon trusted: whoever recovers does not read the log from its beginning.
 FLUSHED_OFTEN = {
@@ -145,8 +146,12 @@ def test_a_log_that_lies_elsewhere_is_served_by_both_in_turn(tmp_path: Path, nam
 def test_original_recovers_what_ours_left_when_killed_under_load(
     folder: DataFolder, namesrv: str, tmp_path: Path
 ) -> None:
-    with ours_on(folder, FLUSHED_OFTEN) as ours:
-        sent = send_until_killed(ours.broker, "ours", ours.kill, 5)
+    sent: list[Sent] = []
+    for round_number in range(KILLS_MAX):  # until a kill came while files were still to be flushed
+        with ours_on(folder, FLUSHED_OFTEN) as ours:
+            sent += send_until_killed(ours.broker, f"ours-{round_number}", ours.kill, 5)
+        if files_behind_checkpoint(folder) >= 2:
+            break
     assert files_behind_checkpoint(folder) >= 2
     twin = DataFolder(tmp_path / "twin", SMALL)
     shutil.copytree(folder.path, twin.path)

@@ -110,7 +110,8 @@ class Recorder:
 
 def test_all_answers_of_one_read_leave_in_one_write(run: Run) -> None:
     async def scenario() -> None:
-        async with serving() as site, connected(site.port) as client:
+        patient = Limits(handling_s=PATIENCE_S)  # on a busy machine a turn would end in between
+        async with serving(limits=patient) as site, connected(site.port) as client:
             client.ask(Command(10))
             await client.answer()
             connection = site.connection()

@@ -1,6 +1,7 @@
 """What the most expensive expressions that are taken cost for one message: less than 1 ms.
 
-Each figure is the best of many runs: what the machine can do, not what it does under other load.
+Each figure is processor time, the best of many runs: what the machine can do, not what it does
+under other load.
 """
 
 import time
@@ -47,7 +48,7 @@ def test_the_most_expensive_expressions_take_less_than_a_millisecond(name: str) 
     expression = Expression(text)
     took_s = []
     for _ in range(60):  # the best of many: others use this machine, too
-        start_s = time.perf_counter()
+        start_s = time.thread_time()
         expression.accepts(properties)
-        took_s.append(time.perf_counter() - start_s)
+        took_s.append(time.thread_time() - start_s)
     assert min(took_s) < 0.001
