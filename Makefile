@@ -17,7 +17,8 @@ DATA ?= data
 FUZZ_EXAMPLES ?= 200000
 EXCHANGE_ROUNDS ?= 20
 KILLS ?= 2500
-# Most tests wait for others (brokers, clients, clocks), so more of them run at once than there are cores.
+# Most tests wait for others (brokers, clients, clocks), so more of them run at once than there are cores. What fails
+# beside others is run once more alone: a defect fails again, an original broker that was late for its judge does not.
 WORKERS ?= 3
 
 .PHONY: setup run test check format bench compat demo fuzz torture kills exchange docs lock clean
@@ -49,7 +50,8 @@ check: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 
 test: check
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile || \
+	  $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
