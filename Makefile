@@ -2,12 +2,16 @@
 #   make run     name server and broker in one process, ready in under a minute on a fresh machine
 #   make test    everything that must pass, `make check` included
 #   make check   format, lint, types, layers
+#   make test-spark  the part of it that needs Spark and Java: one session for all
 #   make bench   CPU per message beside a bare loop and, with Maven, beside the original
+#   make bench-spark  rows per CPU second into and out of Spark, beside Parquet
 #   make compat  programs with unmodified clients, on ours and on an original 4.9.7 (part of `make test`)
 #   make fuzz    the long form of the fuzz programme (CI runs a short one inside `make test`)
 #   make torture  the long forms of the programmes: model, crash states, damage, cuts, full disks (hours)
 #   make kills   a broker under load is killed KILLS times (2500: hours), and every promise checked
+#   make kills-spark  driver, workers and broker of a Spark pipeline are killed SPARK_KILLS times each (200: hours)
 #   make exchange  a store folder changes hands with the original broker, 20 rounds with kills
+#   make spark-archive  Spark's classes parsed once for all (190 MB in the user's cache): tests start quicker
 #   make lock    pin the newest versions that pyproject.toml allows
 PYTHON ?= python3
 VENV := .venv
@@ -17,11 +21,13 @@ DATA ?= data
 FUZZ_EXAMPLES ?= 200000
 EXCHANGE_ROUNDS ?= 20
 KILLS ?= 2500
+SPARK_KILLS ?= 200
 # Most tests wait for others (brokers, clients, clocks), so more of them run at once than there are cores. What fails
 # beside others is run once more alone: a defect fails again, an original broker that was late for its judge does not.
 WORKERS ?= 3
 
-.PHONY: setup run test check format bench compat demo fuzz torture kills exchange docs lock clean
+.PHONY: setup run test test-others test-spark check format bench bench-spark compat demo fuzz torture kills kills-spark \
+  exchange docs spark-archive lock clean
 .DEFAULT_GOAL := run
 
 $(BIN)/python:
@@ -50,8 +56,20 @@ check: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 
 test: check
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile || \
-	  $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+	$(MAKE) --no-print-directory test-others
+	$(MAKE) --no-print-directory test-spark
+
+test-others: $(VENV)/.dev
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore tests/spark || \
+	  $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --ignore tests/spark
+
+# One process, so that all tests share one session; what it remembers of failures is its own.
+SPARK_TESTS := $(BIN)/python -m pytest tests/spark -o cache_dir=.pytest_cache/spark
+test-spark: $(VENV)/.dev
+	$(SPARK_TESTS) || $(SPARK_TESTS) --last-failed --last-failed-no-failures none
+
+spark-archive: $(VENV)/.dev
+	$(BIN)/python -m orbitmq.spark.make_archive
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
@@ -59,6 +77,9 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
+
+bench-spark: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.spark
 
 compat: $(VENV)/.dev
 	$(BIN)/python -m pytest -m compat tests/foreign
@@ -73,6 +94,9 @@ torture: $(VENV)/.dev
 kills: $(VENV)/.dev
 	ORBITMQ_KILLS=$(KILLS) $(BIN)/python -m pytest -s tests/reliability/test_kills.py -k many_kills
 
+kills-spark: $(VENV)/.dev
+	ORBITMQ_T16_KILLS=$(SPARK_KILLS) $(BIN)/python -m pytest -s tests/spark/test_pipeline_kills.py
+
 exchange: $(VENV)/.dev
 	ORBITMQ_EXCHANGE_ROUNDS=$(EXCHANGE_ROUNDS) $(BIN)/python -m pytest -s \
 	  tests/foreign/test_store_originals.py -k changes_hands
@@ -83,6 +107,7 @@ docs: $(VENV)/.dev
 	$(BIN)/python -m tools.commands_page
 	$(BIN)/python -m tools.metrics_page
 	$(BIN)/python -m tools.client_page
+	$(BIN)/python -m tools.spark_page
 
 demo:
 	@echo "make demo: the order stream into Spark does not exist yet; it comes with the Spark pipeline." >&2; exit 1

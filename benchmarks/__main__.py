@@ -143,7 +143,7 @@ def _measure_start(folder: Path, core: int | None, count: int) -> Start:
 
 def _machine(generator_core: int | None) -> dict[str, str | int]:
     return {
-        "commit": _commit(),
+        "commit": commit(),
         "Python": platform.python_version(),
         "on": f"{platform.system()} {platform.machine()}",
         "checksums by": crc32.__module__.partition(".")[0],
@@ -152,7 +152,7 @@ def _machine(generator_core: int | None) -> dict[str, str | int]:
     }
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit that is measured, and whether files were changed since."""
     command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     try:

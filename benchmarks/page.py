@@ -45,51 +45,51 @@ def replace_table(text: str, table: Sequence[str]) -> str:
 def tables(report: Report) -> list[list[str]]:
     """Give every table of the page, as lines."""
     return [
-        _table(("this run", "is"), _run_rows(report)),
-        _table(("aim, plain Python", "at most", "this run", "so"), _aim_rows(report)),
-        _table(
+        table_lines(("this run", "is"), _run_rows(report)),
+        table_lines(("aim, plain Python", "at most", "this run", "so"), _aim_rows(report)),
+        table_lines(
             ("load", BARE, "OrbitMQ", ORIGINAL, "to bare", "to original"),
             [_load_cells(report, load) for load in _loads(report)],
         ),
-        _table(
+        table_lines(
             ("latency", "OrbitMQ, half", "99 %", f"{ORIGINAL}, half", "99 %"),
             [_latency_cells(report, load) for load in _loads(report)],
         ),
-        _table(("delayed messages", "delivered", "CPU each", "of"), _delivery_rows(report)),
-        _table(
+        table_lines(("delayed messages", "delivered", "CPU each", "of"), _delivery_rows(report)),
+        table_lines(
             ("lateness under load", "half", "99 %", "greatest", "at a consumer", "of", "beside"),
             _lateness_rows(report),
         ),
-        _table(
+        table_lines(
             ("idle connections", "number", "memory before", "with them", "a heartbeat", "silent"),
             _idle_rows(report),
         ),
-        _table(
+        table_lines(
             ("client, 1 KB", ASYNCIO, UVLOOP, JAVA, "asyncio to Java", "uvloop to Java"),
             [_client_cells(report.clients.rows, kind) for kind in _client_kinds(report)],
         ),
-        _table(
+        table_lines(
             ("in process, 16 frames a read", "a message", "a request"),
             [
                 (one.name, f"{one.us_per_message:.2f} µs", f"{one.us_per_request:.1f} µs")
                 for one in report.core
             ],
         ),
-        _table(
+        table_lines(
             ("task of the store", "OrbitMQ", BARE, "to bare"),
             [
                 (one.name, f"{one.us:.2f} µs", f"{one.bare_us:.2f} µs", f"{one.ratio:.2f}")
                 for one in report.store
             ],
         ),
-        _table(
+        table_lines(
             ("a large store", "CPU", "resident memory"),
             [(one.name, f"{one.cpu_s:.2f} s", f"{one.memory_mb:.0f} MB") for one in report.many],
         ),
     ]
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Give the lines of a table: the first column is text, the others are figures."""
     marks = ["---", *("---:" for _ in head[1:])]
     return [_line(head), "|" + "|".join(marks) + "|", *map(_line, rows)]

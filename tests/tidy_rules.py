@@ -27,7 +27,7 @@ ALLOWED_PLACES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("socket", "ssl", "select", "selectors", "socketserver"), WORLD),
     **dict.fromkeys(("fcntl", "mmap", "shutil", "tempfile", "glob"), WORLD),
     **dict.fromkeys(("subprocess", "multiprocessing", "threading"), WORLD),
-    "concurrent": (*WORLD, "blocking/"),  # there for the type of its futures only
+    "concurrent": (*WORLD, "blocking/", "spark/"),  # there for the type of its futures only
     "signal": ("world/", "cli/"),
     # the event loop: the layers that wait
     "asyncio": (
@@ -40,10 +40,11 @@ ALLOWED_PLACES: Mapping[str, tuple[str, ...]] = {
             "world/workers.py",
         ),
         *("net/", "broker/", "namesrv/", "client/", "cli/", "testing/", "app/", "blocking/"),
+        "spark/",  # pulls and sends of a worker, on the loop of the synchronous clients
     ),
     "uvloop": ("world/net.py",),
     # wire, core and store return values; the caller reports
-    "logging": ("world/net.py", "net/", "broker/", "namesrv/", "client/", "cli/", "app/"),
+    "logging": ("world/net.py", "net/", "broker/", "namesrv/", "client/", "cli/", "app/", "spark/"),
     # programs on the wire: never
     **dict.fromkeys(("pickle", "marshal", "shelve", "dbm"), ()),
 }
@@ -78,6 +79,8 @@ SLEEPERS: Mapping[str, str] = {
     "tests/reliability/builds.py": "a disk that is slow on purpose",
     "tests/reliability/load_client.py": "a client tries a broker that was killed again",
     "tests/reliability/processes.py": "another process does not tell when its figures change",
+    "tests/spark/sink_task.py": "rows that come slowly, so that a kill meets them",
+    "tests/spark/pipeline_kills.py": "a kill comes at any moment of a batch; files tell nothing",
 }
 
 # Written in pieces, so that this file keeps its own rules.

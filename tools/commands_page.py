@@ -31,7 +31,7 @@ could not do its work, 2 that its command line or settings are wrong.
 def render_page() -> str:
     """Give the whole page."""
     os.environ["COLUMNS"] = "100"  # help texts wrap at the same place everywhere
-    return HEAD + "".join(f"\n## {name}\n\n```\n{text}```\n" for name, text in help_texts())
+    return HEAD + "".join(f"\n## {name}\n\n```text\n{text}```\n" for name, text in help_texts())
 
 
 def help_texts() -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """Make docs/reference/metrics.md from the metrics of a running name server and broker.
 
-In: a registry filled by starting both on free ports in a scratch folder. Out: the page, or with
---check exit code 1 when it is out of date.
+In: a registry filled by starting both on free ports in a scratch folder, and by a meter of Spark
+queries. Out: the page, or with --check exit code 1 when it is out of date.
 
     python -m tools.metrics_page [--check]
 """
@@ -17,6 +17,7 @@ from orbitmq.config import BrokerSettings, NamesrvSettings
 from orbitmq.metrics import Registry
 from orbitmq.namesrv.namesrv import NameServer
 from orbitmq.net.turn import Turn
+from orbitmq.spark.progress import ProgressMeter, show_metrics
 from orbitmq.world.net import run
 from tools.pages import write_or_check
 
@@ -24,7 +25,9 @@ PAGE = Path(__file__).parent.parent / "docs" / "reference" / "metrics.md"
 HEAD = """\
 # Metrics
 
-Made by `tools/metrics_page.py` from a running name server and broker; do not edit.
+Made by `tools/metrics_page.py` from a running name server and broker; do not edit. Those that begin
+with `orbitmq_spark_` are of a Spark program
+([progress and lag](../guides/spark.md#progress-and-lag)).
 `--metrics-port M` shows them in Prometheus' text format on `http://HOST:M/metrics`. Counters only
 grow; a label in braces tells apart what is counted under one name.
 
@@ -40,6 +43,7 @@ async def collect(folder: Path) -> str:
     port = await namesrv.start("127.0.0.1", 0)
     settings = BrokerSettings(namesrv_addr=f"127.0.0.1:{port}", listen_port=0)
     broker = Broker(settings, folder / "store", turn, registry)
+    show_metrics(ProgressMeter(), registry)
     try:
         await broker.start()
         return registry.render()

@@ -17,9 +17,9 @@ else:
 
     def __getattr__(name: str) -> Any:
         """Load the client when a program asks for one of its names: a broker needs none of it."""
-        if not name.startswith("_"):
+        if name == "__all__" or not name.startswith("_"):
             client = importlib.import_module("orbitmq.blocking")
-            if name in client.__all__:
+            if name == "__all__" or name in client.__all__:
                 return getattr(client, name)
         raise AttributeError(f"module 'orbitmq' has no attribute {name!r}")
 

@@ -250,3 +250,7 @@ class MissingExtra(MQError):
         super().__init__(f"{purpose} need the package {package}: pip install orbitmq[{extra}]")
         self.package = package
         self.extra = extra
+
+
+class MissingProgram(MQError):
+    """Something needs another program that is not installed, or one that is newer."""

@@ -1,14 +1,16 @@
 """An application against a broker: consumed, retried, given up, and closed without rest."""
 
 import asyncio
+import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from orbitmq.aio import Admin, ConsumeFromWhere
+from orbitmq.aio import Admin, ConsumeFromWhere, MessageModel
 from orbitmq.app import App, DeadLetter, with_app
-from orbitmq.errors import ClientStateError
+from orbitmq.errors import ClientStateError, ConnectFailed
 from orbitmq.testing import EmbeddedBroker
 from tests.app.shop import Order
 
@@ -46,6 +48,120 @@ def test_what_one_listener_sends_another_one_consumes(
             got = [await asyncio.wait_for(shipped.get(), LIMIT_S) for _ in range(3)]
         assert sorted(got, key=str) == [({"order": n}, str(n)) for n in range(3)]
         assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+
+
+def test_an_application_sends_one_way_together_and_from_plain_functions(
+    broker: EmbeddedBroker, fresh_name: FreshName
+) -> None:
+    orders, notes = fresh_name("Orders"), fresh_name("Notes")
+
+    async def main() -> None:
+        noted: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        app = App(broker.namesrv, fresh_name("shop"))
+
+        @app.listener(orders, from_where=FIRST)
+        def forward(order: str, key: str) -> None:
+            sent = app.send_blocking(notes, f"{order} forwarded", keys=[key], timeout=LIMIT_S)
+            assert sent.queue.topic == notes
+
+        @app.listener(notes, from_where=FIRST)
+        async def note(text: str, key: str) -> None:
+            noted.put_nowait((text, key))
+
+        async with app:
+            await app.send_oneway(orders, "one way", keys=["0"])
+            together = [app.message(orders, f"batch {n}", keys=[str(n)]) for n in (1, 2, 3)]
+            results = await app.send_batch(together, key="same queue", timeout=LIMIT_S)
+            assert len({result.queue for result in results}) == 1
+            assert [result.queue_offset - results[0].queue_offset for result in results] == [
+                0,
+                1,
+                2,
+            ]
+            got = [await asyncio.wait_for(noted.get(), LIMIT_S) for _ in range(4)]
+            with pytest.raises(ClientStateError, match=r"`await app\.send"):
+                app.send_blocking(orders, "on the loop")
+        batch = {(f"batch {n} forwarded", str(n)) for n in (1, 2, 3)}
+        assert set(got) == {("one way forwarded", "0"), *batch}
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+
+
+def test_an_application_s_send_waits_no_longer_than_it_is_told() -> None:
+    """It always waited as long as the producer's default."""
+
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            async with App(f"127.0.0.1:{silent.getsockname()[1]}") as app:
+                with pytest.raises(ConnectFailed, match=r"within 0\.05 s"):
+                    await app.send("Topic", b"x", timeout=0.05)
+
+    asyncio.run(main())
+
+
+def test_a_listener_that_broadcasts_gets_what_another_program_got_as_well(
+    broker: EmbeddedBroker, fresh_name: FreshName, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))  # where broadcasting members keep their offsets
+    topic = fresh_name("Topic")
+
+    async def main() -> None:
+        got: asyncio.Queue[tuple[int, str]] = asyncio.Queue()
+
+        def program(number: int) -> App:
+            app = App(broker.namesrv, "everywhere")
+
+            @app.listener(topic, message_model=MessageModel.BROADCASTING, from_where=FIRST)
+            async def hear(text: str) -> None:
+                got.put_nowait((number, text))
+
+            return app
+
+        async with program(0) as first, program(1):
+            await first.send(topic, "to all")
+            heard = [await asyncio.wait_for(got.get(), LIMIT_S) for _ in range(2)]
+        assert sorted(heard) == [(0, "to all"), (1, "to all")]
+
+    asyncio.run(main())
+
+
+def test_an_orderly_listener_keeps_the_order_and_concurrency_is_what_was_asked_for(
+    broker: EmbeddedBroker, fresh_name: FreshName
+) -> None:
+    ordered, free = fresh_name("Ordered"), fresh_name("Free")
+
+    async def main() -> None:
+        came: list[int] = []
+        at_work: list[int] = []
+        all_came, all_at_work = asyncio.Event(), asyncio.Event()
+        app = App(broker.namesrv, fresh_name("app"))
+
+        @app.listener(ordered, is_orderly=True, from_where=FIRST)
+        async def follow(number: int, reconsume_times: int) -> None:
+            if number == 3 and not reconsume_times:
+                raise ValueError("the others have to wait")
+            came.append(number)
+            if len(came) == 6:
+                all_came.set()
+
+        @app.listener(free, consume_threads=3, from_where=FIRST)
+        async def meet(number: int) -> None:
+            at_work.append(number)
+            if len(at_work) == 3:
+                all_at_work.set()
+            await all_at_work.wait()  # nobody goes on before all three are there
+
+        async with app, asyncio.timeout(LIMIT_S):
+            for number in range(6):
+                await app.send(ordered, number, sharding_key="one queue")
+            for number in range(3):
+                await app.send(free, number)
+            await all_came.wait()
+            await all_at_work.wait()
+        assert came == [0, 1, 2, 3, 4, 5]
 
     asyncio.run(main())
 

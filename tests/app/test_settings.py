@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from orbitmq.aio import MessageModel
 from orbitmq.app import App
 from orbitmq.app.settings import load
 from orbitmq.errors import SettingError
@@ -104,6 +105,13 @@ def test_a_listener_of_many_messages_at_a_time_is_refused() -> None:
     """Its handler got a list where it takes a message, and every message became a dead letter."""
     with pytest.raises(SettingError, match="one message at a time"):
         App().listener("orders", consume_batch_size=10)(shop.ship)
+
+
+def test_a_listener_that_broadcasts_in_order_is_refused() -> None:
+    broadcasting = MessageModel.BROADCASTING
+    with pytest.raises(SettingError, match="broadcasts cannot be orderly"):
+        App().listener("orders", message_model=broadcasting, is_orderly=True)(shop.ship)
+    App().listener("orders", message_model=broadcasting)(shop.ship)
 
 
 def test_an_option_that_does_not_exist_is_refused_when_the_application_is_made() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from orbitmq.app import DeadLetter, Retry, TestClient
+from orbitmq.app import App, DeadLetter, Retry, TestClient
 from orbitmq.app.bodies import BodyError
 from orbitmq.errors import ClientStateError, LocalProtocolError
 from tests.app import shop
@@ -80,6 +80,24 @@ def test_an_application_that_does_not_run_does_not_send() -> None:
     asyncio.run(main())
 
 
+def test_a_plain_handler_sends_under_a_test_client() -> None:
+    app = App(group="plain")
+
+    @app.listener("orders")
+    def forward(order: str) -> None:
+        app.send_blocking("notes", order)
+
+    async def main() -> None:
+        async with TestClient(app) as client:
+            (delivery,) = await client.deliver("orders", "one")
+            assert delivery.is_consumed, delivery.error
+            assert [(one.topic, one.body) for one in client.sent] == [("notes", b"one")]
+        with pytest.raises(ClientStateError, match="not running"):
+            await asyncio.to_thread(app.send_blocking, "notes", "too late")
+
+    asyncio.run(main())
+
+
 def test_what_no_producer_would_send_no_handler_sends() -> None:
     """The test passed, and the program failed."""
 
@@ -89,6 +107,39 @@ def test_what_no_producer_would_send_no_handler_sends() -> None:
                 await shop.app.send("shipments", b"")
             with pytest.raises(LocalProtocolError, match="' ' at position 1"):
                 await shop.app.send("a b", b"x")
+            with pytest.raises(LocalProtocolError, match="empty"):
+                await shop.app.send_oneway("shipments", b"")
+            good = shop.app.message("shipments", b"x")
+            for bad in (
+                shop.app.message("others", b"x"),
+                shop.app.message("shipments", b""),
+                shop.app.message("shipments", b"x", delay_level=1),
+                shop.app.message("shipments", b"x", headers={"KEYS": "x"}),
+            ):
+                with pytest.raises(LocalProtocolError):
+                    await shop.app.send_batch([good, bad])
             assert client.sent == []
+            results = await shop.app.send_batch([good, good])
+            assert client.sent == [good, good]
+            assert len({result.message_id for result in results}) == 2
+
+    asyncio.run(main())
+
+
+def test_a_plain_function_that_gives_a_coroutine_has_not_consumed_its_message() -> None:
+    app = App(group="coroutines")
+
+    async def ship(_body: bytes) -> None:
+        raise AssertionError("nobody runs this")
+
+    @app.listener("orders")
+    def wrapped(body: bytes) -> object:
+        return ship(body)
+
+    async def main() -> None:
+        async with TestClient(app) as client:
+            (delivery,) = await client.deliver("orders", b"x")
+        assert delivery.is_retried
+        assert "write it, and what is around it, as async def" in str(delivery.error)
 
     asyncio.run(main())

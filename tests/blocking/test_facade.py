@@ -3,6 +3,9 @@
 import asyncio
 import inspect
 import os
+import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -12,7 +15,7 @@ import pytest
 import orbitmq
 from orbitmq import Admin, ConsumeFromWhere, Message, Producer, PullConsumer, PushConsumer, aio
 from orbitmq.blocking.facade import Facade
-from orbitmq.errors import ClientStateError, RouteNotFound, SettingError
+from orbitmq.errors import ClientStateError, LimitExceeded, RouteNotFound, SettingError
 from orbitmq.testing import EmbeddedBroker
 from tests.foreign.judged import System
 from tests.net.running import open_descriptors
@@ -68,6 +71,12 @@ def test_twins_take_the_same_arguments(name: str) -> None:
             continue
         mine = list(inspect.signature(function).parameters)
         assert mine == list(inspect.signature(getattr(other, method)).parameters), method
+
+
+def test_a_star_import_gave_nothing_though_type_checkers_took_it() -> None:
+    program = "from orbitmq import *; print(*sorted(name for name in dir() if name[0] != '_'))"
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert told.stdout.decode().split() == sorted(aio.__all__)
 
 
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
@@ -129,6 +138,24 @@ def test_submitted_messages_are_futures_of_any_thread(namesrv: str, fresh_name: 
         futures = [producer.submit(Message(topic, b"x" * 100)) for _ in range(200)]
         results = [future.result(LIMIT_S) for future in futures]
     assert len({result.offset_id for result in results}) == 200
+
+
+def test_a_submit_without_room_raises_and_is_not_hidden_in_its_future() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        Producer(
+            f"127.0.0.1:{silent.getsockname()[1]}",
+            "shop",
+            sends_in_flight_max=1,
+            close_timeout_s=0.01,
+        ) as producer,
+    ):
+        first = producer.submit(Message("Topic", b"waits for a route"))
+        with pytest.raises(LimitExceeded, match="sends_in_flight_max"):
+            producer.submit(Message("Topic", b"one too many"))
+        assert not first.done()
+    with pytest.raises(ClientStateError, match="closed before it could be sent"):
+        first.result(LIMIT_S)
 
 
 def test_errors_are_those_of_the_asynchronous_client(namesrv: str) -> None:

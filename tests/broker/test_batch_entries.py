@@ -3,15 +3,16 @@
 from types import SimpleNamespace
 from typing import cast
 
-from hypothesis import given
+import pytest
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from orbitmq.broker.batches import stored_columns
 from orbitmq.broker.context import Context
-from orbitmq.broker.handlers.send import _batch_entry
 from orbitmq.broker.puts import closed, without_cluster
-from orbitmq.wire.batch import BatchMessage
+from orbitmq.errors import RequestFailed
+from orbitmq.wire.batch import Batch
 from orbitmq.wire.expression import tag_code
-from orbitmq.wire.headers_client import SendMessage
 from orbitmq.wire.properties import parse_properties
 
 CLUSTER = "CLUSTER\x01Shop"
@@ -19,16 +20,7 @@ CONTEXT = cast(
     "Context",
     SimpleNamespace(core=SimpleNamespace(cluster_property=CLUSTER, body_size_max=1_000)),
 )
-HEADER = SendMessage(
-    producer_group="P",
-    topic="T",
-    default_topic="TBW102",
-    default_topic_queue_count=4,
-    queue_id=0,
-    sys_flag=0,
-    born_ms=1,
-    flag=0,
-)
+ID = "UNIQ_KEY\x01" + "0A" * 16
 PIECES = st.sampled_from(
     [
         "TAGS",
@@ -37,17 +29,47 @@ PIECES = st.sampled_from(
         "\x02",
         "a",
         "UNIQ_KEY\x01",
+        ID,
+        ID + "\x02TAGS\x01t",
         "CLUSTER\x01x",
+        "\x02x\x01INNER_",
         "XTAGS\x01t",
         "ä",
         "=",
     ]
 )
+TEXTS = st.lists(PIECES, max_size=8).map("".join)
 
 
-@given(st.lists(PIECES, max_size=12).map("".join))
-def test_a_message_of_a_batch_is_stored_as_the_exact_reading_says(text: str) -> None:
-    stamp, body, stored = _batch_entry(CONTEXT, HEADER, BatchMessage(b"x", text.encode()))
-    assert body == b"x"
-    assert stored.decode() == closed(without_cluster(text.lstrip("\x02"))) + CLUSTER
-    assert stamp.tags_code == tag_code(parse_properties(text).get("TAGS", ""))
+def cut_of(texts: list[bytes]) -> Batch:
+    return Batch([b"x"] * len(texts), texts, [0] * len(texts))
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=5), TEXTS)
+@example([ID, ID + "\x02TAGS\x01t\x02", ID + "\x02TAGS\x01u"], "WAIT\x01true\x02")
+@example([ID + "A\x02TAGS\x01t"], "")
+@example([ID + "\x02TAGS\x01t", "a\x01" + ID + "\x02TAGS\x01u"], "\x02\x02TAGS\x01v")
+def test_messages_of_a_batch_are_stored_as_the_exact_reading_says(
+    texts: list[str], shared: str
+) -> None:
+    owns = [text.encode() for text in texts]
+    stored = stored_columns(CONTEXT, cut_of(owns), shared.encode())
+    assert stored.bodies == [b"x"] * len(texts)
+    whole = [(text.rstrip("\x02") + "\x02" + shared).lstrip("\x02") for text in texts]
+    assert [text.decode() for text in stored.properties] == [
+        closed(without_cluster(text)) + CLUSTER for text in whole
+    ]
+    assert stored.tags_codes == [tag_code(parse_properties(text).get("TAGS", "")) for text in whole]
+
+
+def test_one_odd_message_leaves_the_others_as_they_are() -> None:
+    owns = [b"A\x01a", b"B\x01\xff", b"C\x01\xc3\xa4\x02"]
+    stored = stored_columns(CONTEXT, cut_of(owns), b"")
+    own = [text.removesuffix(CLUSTER.encode()) for text in stored.properties]
+    assert own == [b"A\x01a\x02", "B\x01\ufffd\x02".encode(), b"C\x01\xc3\xa4\x02"]
+
+
+@pytest.mark.parametrize("text", [b"A\x01\0", b"INNER_NUM\x011", b"TIMER_DELAY_SEC\x019"])
+def test_one_message_that_no_record_may_hold_is_found_among_others(text: bytes) -> None:
+    with pytest.raises(RequestFailed):
+        stored_columns(CONTEXT, cut_of([b"A\x01a", text, b""]), b"")

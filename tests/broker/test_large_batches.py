@@ -7,9 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from orbitmq.broker import batches
 from orbitmq.broker.answers import send_turned
-from orbitmq.broker.handlers import send
-from orbitmq.broker.handlers.send import BATCH_COUNT_MAX, send_message
+from orbitmq.broker.batches import BATCH_COUNT_MAX
+from orbitmq.broker.handlers.send import send_message
 from orbitmq.config import BrokerSettings
 from orbitmq.errors import StoreError
 from orbitmq.net.connection import Connection, Parts
@@ -140,15 +141,15 @@ def test_answers_that_cannot_be_turned_close_their_own_connection_only(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("count", "cause"),
+    ("count", "body_size", "cause"),
     [
-        (BATCH_COUNT_MAX + 1, f"more than {BATCH_COUNT_MAX} messages"),
-        (190_000, f"more than {BATCH_COUNT_MAX} messages"),
-        (BATCH_COUNT_MAX - 1, "maxMessageSize"),
+        (BATCH_COUNT_MAX + 1, 0, f"more than {BATCH_COUNT_MAX} messages"),
+        (190_000, 0, f"more than {BATCH_COUNT_MAX} messages"),
+        (BATCH_COUNT_MAX - 1, 200, "maxMessageSize"),
     ],
 )
 def test_a_batch_that_is_too_large_is_refused_without_being_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, cause: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, body_size: int, cause: str
 ) -> None:
     """Symptom: a batch of 700,000 empty messages stopped the broker for ten seconds, and was then
     refused."""
@@ -157,8 +158,10 @@ def test_a_batch_that_is_too_large_is_refused_without_being_read(
         raise AssertionError("read, though it is too large")
 
     async def act(at: Running, _files: RefusingFiles) -> None:
-        monkeypatch.setattr(send, "decode_batch", read)
-        request = send_request("B", encode_batch([BatchMessage(b"")] * count), m="true")
+        monkeypatch.setattr(batches, "decode_batch", read)
+        request = send_request(
+            "B", encode_batch([BatchMessage(bytes(body_size))] * count), m="true"
+        )
         assert len(encode_command(request)) < FRAME_SIZE_MAX
         answer = await at.call(request)
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from orbitmq.broker.batches import BATCH_COUNT_MAX
 from orbitmq.config import BrokerSettings
 from orbitmq.net.connection import Connection
 from orbitmq.net.turn import Turn
@@ -28,6 +29,7 @@ from tests.net.running import connected
 
 SETTINGS = BrokerSettings(listen_port=0, wait_time_mills_in_send_queue=20_000)
 UNKNOWN = 9_999
+COPIED = b"CLUSTER\x01c\x02A\x01a"
 
 
 def heartbeat() -> bytes:
@@ -48,8 +50,15 @@ def heartbeat() -> bytes:
     return json.dumps({"clientID": "c", "consumerDataSet": groups}).encode()
 
 
-def batch(count: int) -> bytes:
-    body = encode_batch([BatchMessage(b"a", b"TAGS\x01t")] * count)
+def batch(count: int, properties: bytes = b"TAGS\x01t") -> bytes:
+    body = encode_batch([BatchMessage(b"a", properties)] * count)
+    return encode_command(send_request("B", body, m="true"))
+
+
+def batch_of_ids(count: int) -> bytes:
+    """Messages as Java clients write them."""
+    ids = (b"UNIQ_KEY\x01%032X\x02WAIT\x01true\x02TAGS\x01t\x02" % n for n in range(count))
+    body = encode_batch([BatchMessage(b"a", properties) for properties in ids])
     return encode_command(send_request("B", body, m="true"))
 
 
@@ -72,7 +81,10 @@ CASES: dict[str, tuple[bytes, float]] = {
     ),
     "a heartbeat of the limit": (encode_command(Command(34, body=heartbeat())), 0.15),
     "a batch of 1,000": (batch(1_000), 0.04),
-    "a batch of 20,000": (batch(20_000), 0.6),
+    "the greatest batch": (batch(BATCH_COUNT_MAX), 0.15),
+    "the greatest batch, each message with an id": (batch_of_ids(BATCH_COUNT_MAX), 0.15),
+    "the greatest batch, sent again": (batch(BATCH_COUNT_MAX, COPIED), 0.2),
+    "the greatest batch, each message odd": (batch(BATCH_COUNT_MAX, b"A\x01\xff"), 0.3),
 }
 """What is sent, and how long it may hold the loop. Batches are stored in one piece."""
 

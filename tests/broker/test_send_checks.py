@@ -17,7 +17,7 @@ from orbitmq.wire.properties import parse_properties
 from orbitmq.wire.record import scan_records
 from orbitmq.world.net import run
 from tests.behaviour.requests import pull_request, send_request
-from tests.broker.running import Running, running
+from tests.broker.running import LIMIT_S, Running, running
 
 Act = Callable[[Running], Awaitable[None]]
 FAR_MS = 4_102_444_799_999
@@ -170,7 +170,7 @@ def test_a_full_disk_is_named_after_the_checks_and_being_busy_before_them(tmp_pa
 def test_a_delayed_oneway_send_is_stored_and_never_answered(tmp_path: Path) -> None:
     async def act(at: Running) -> None:
         oneway = send_request("T", b"late", i="DELAY\x011", flag=2)
-        await at.peer.send_oneway(oneway)
+        (await at.peer.connect(LIMIT_S)).send_command(oneway)
         await at.call(send_request("T", b"next"))
         answer = await at.call(pull_request("SCHEDULE_TOPIC_XXXX", "G", 0))
         assert [record.body for record in scan_records(answer.body)] == [b"late"]

@@ -14,7 +14,7 @@ from orbitmq.client.instance import Instance
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.properties import encode_properties
 from tests.behaviour.requests import send_request
-from tests.foreign.asking import await_topic
+from tests.foreign.asking import await_claim, await_topic
 from tests.foreign.judged import System
 from tests.wire_client import WireClient
 
@@ -71,15 +71,28 @@ def make_group(system: System, group: str) -> str:
 def fill(
     system: System, queue: MessageQueue, bodies: Sequence[bytes], **properties: str
 ) -> list[int]:
-    """Send messages to a queue; give their offsets."""
-    offsets = []
+    """Send messages to a queue and wait until consumers can see them; give their offsets."""
+    offsets: list[int] = []
     text = encode_properties({"WAIT": "true", **properties}).decode()
     with WireClient(system.broker) as client:
         for body in bodies:
             sent = client.call(send_request(queue.topic, body, e=queue.queue_id, i=text))
             assert sent.code == 0, sent.remark
             offsets.append(int(sent.fields["queueOffset"]))
+        await_visible(client, queue, offsets)
     return offsets
+
+
+def await_visible(client: WireClient, queue: MessageQueue, offsets: Sequence[int]) -> None:
+    """Wait for a queue's end: originals acknowledge a message before its queue has it."""
+    end = max(offsets, default=-1) + 1
+    await_claim(
+        lambda: (
+            int(client.ask(30, topic=queue.topic, queueId=queue.queue_id).fields["offset"]) >= end
+        ),
+        f"{queue} goes up to {end}",
+        30,
+    )
 
 
 async def send(instance: Instance, queue: MessageQueue, body: bytes, **properties: str) -> None:

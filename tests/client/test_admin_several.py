@@ -88,3 +88,23 @@ def test_a_cluster_without_brokers_says_so(tmp_path: Path) -> None:
 
     with namesrv_under_test(tmp_path) as namesrv:
         asyncio.run(act(namesrv))
+
+
+def test_an_ordered_topic_made_at_one_broker_after_the_other_has_the_queues_of_both(
+    two: System, fresh_name: Fresh
+) -> None:
+    """Symptom: the second call overwrote what the first had written at the name servers, which say
+    nothing of it in routes unless they have orderMessageEnable."""
+    topic = fresh_name("Topic")
+
+    async def act(admin: Admin) -> None:
+        (cluster,) = await eventually(admin.clusters)
+        first, second = [broker.name for broker in cluster.brokers]
+        await admin.create_topic(topic, queue_count=2, order=True, broker=first)
+        await admin.create_topic(topic, queue_count=3, order=True, broker=second)
+        kept = await admin.get_kv("ORDER_TOPIC_CONFIG", topic)
+        assert kept == f"{first}:2;{second}:3"
+        await admin.delete_topic(topic)
+        assert await admin.get_kv("ORDER_TOPIC_CONFIG", topic) is None
+
+    administer(two, act)

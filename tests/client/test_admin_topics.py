@@ -148,8 +148,6 @@ def test_the_systems_topics_are_listed_only_when_asked_for(
             assert name in everything
             assert name not in shown
         assert not [name for name in shown if name.startswith(("%", "rmq_sys_"))]
-        for which in ("unit", "subscribed", "subscribed by others"):
-            assert isinstance(await admin.unit_topics(which), list)
         with pytest.raises(LocalProtocolError, match="none of unit"):
             await admin.unit_topics("other")
 
@@ -254,5 +252,36 @@ def test_many_topics_are_listed_at_once(system: System, fresh_name: Fresh) -> No
         assert set(names) <= set(await admin.topics())
         with WireClient(system.broker) as client:
             fill(client, names[0], [b"one"])
+
+    administer(system, act)
+
+
+# --- symptoms ---
+
+
+def test_a_topic_that_was_ordered_and_deleted_leaves_no_queues_to_the_next_of_its_name(
+    system: System, fresh_name: Fresh
+) -> None:
+    """Symptom: the name servers kept the queues of the first one, and clients would have sent to
+    queues that the second did not have."""
+    topic = fresh_name("Topic")
+
+    async def act(admin: Admin) -> None:
+        await admin.create_topic(topic, queue_count=4, order=True)
+        assert await admin.get_kv("ORDER_TOPIC_CONFIG", topic) == f"{BROKER}:4"
+        assert await admin.delete_topic(topic)
+        assert await admin.get_kv("ORDER_TOPIC_CONFIG", topic) is None
+
+    administer(system, act)
+
+
+def test_a_cluster_that_nobody_has_is_named_and_not_taken_for_an_empty_one(system: System) -> None:
+    """Symptom: `topic list --cluster TYPO` said that there are no topics yet."""
+
+    async def act(admin: Admin) -> None:
+        with pytest.raises(NotFound, match=f"known are {CLUSTER}"):
+            await admin.broker_runtimes(cluster="NoSuchCluster")
+        with pytest.raises(NotFound, match=f"known are {CLUSTER}"):
+            await admin.topics(cluster="NoSuchCluster")
 
     administer(system, act)

@@ -12,6 +12,7 @@ from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import ClientStateError, RequestFailed
 from orbitmq.wire.bodies_consume import ProducerConnections
 from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.command import Command
 from orbitmq.wire.fastjson import read_json
 from orbitmq.wire.headers_consume import GetProducerConnections
 from tests.foreign.judged import System
@@ -65,6 +66,35 @@ def test_brokers_know_a_client_from_its_heartbeat_to_its_goodbye(
         await instance.leave()
 
     asyncio.run(main())
+
+
+def test_a_goodbye_beside_a_heartbeat_leaves_no_member_that_nobody_is(
+    system: System, fresh_name: FreshName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, int]] = []
+
+    async def main() -> None:
+        instance, member = await _joined(system, fresh_name("PG"))
+        assert await instance.heartbeat() == 1
+        ask = instance.remote.ask
+
+        async def noted(address: str, asked: Command, **options: Any) -> Command:
+            told.append(("asked", asked.code))
+            answer = await ask(address, asked, **options)
+            told.append(("answered", asked.code))
+            return answer
+
+        monkeypatch.setattr(instance.remote, "ask", noted)
+        beat = asyncio.create_task(instance.heartbeat())
+        while not told:
+            await asyncio.sleep(0)
+        await instance.remove_producer(member)
+        await beat
+        await instance.leave()
+
+    asyncio.run(main())
+    beat, goodbye = int(RequestCode.HEART_BEAT), int(RequestCode.UNREGISTER_CLIENT)
+    assert told.index(("answered", beat)) < told.index(("asked", goodbye))
 
 
 def test_a_new_connection_is_introduced_without_waiting_for_the_next_heartbeat(

@@ -1,6 +1,7 @@
 """Which name servers a client asks, and what it does when one is gone."""
 
 import asyncio
+import contextlib
 import socket
 import threading
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from orbitmq.client.name_servers import read_addresses
 from orbitmq.client.settings import ClientOptions, ClientSettings, settings_from
 from orbitmq.errors import ConnectFailed, SettingError
 from tests.client.name_server_double import name_server_double, route_data
+from tests.net.running import until
 
 NOBODY = "127.0.0.1:1"
 
@@ -145,14 +147,20 @@ def test_two_name_servers_do_not_share_what_they_say() -> None:
 
 
 @contextmanager
-def _page(text: str) -> Iterator[str]:
-    """A page that says `text`, on a port of its own."""
+def _page(text: str | list[str], moved_from: str = "") -> Iterator[str]:
+    """A page /list that says `text`, or the lines of it; /round leads to itself."""
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(200)
+            moved = {moved_from: "/list", "/round": "/round"}
+            if self.path in moved:
+                self.send_response(302)
+                self.send_header("Location", moved[self.path])
+                self.end_headers()
+                return
+            self.send_response(200 if self.path == "/list" else 404)
             self.end_headers()
-            self.wfile.write(text.encode())
+            self.wfile.write("\n".join([text] if isinstance(text, str) else text).encode())
 
         def log_message(self, *_words: Any) -> None:
             """Say nothing."""
@@ -206,6 +214,114 @@ def test_rpc_hooks_see_what_is_asked_of_name_servers() -> None:
             await instance.routes.find("T")
             await instance.leave()
             assert seen == [(server.address, 105), (server.address, 0)]
+
+    asyncio.run(main())
+
+
+async def _dripping(
+    _reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hung_up: asyncio.Event
+) -> None:
+    """Answer without end, a little at a time and never late."""
+    writer.write(b"HTTP/1.1 200 OK\r\n")
+    with contextlib.suppress(ConnectionError):
+        while True:
+            writer.write(b"x: y\r\n")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+    hung_up.set()
+    writer.close()
+
+
+def test_a_look_up_that_drips_held_the_start_up_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orbitmq.client.name_servers.LOOKUP_TIMEOUT_S", 0.3)
+
+    async def main() -> None:
+        hung_up = asyncio.Event()
+        server = await asyncio.start_server(
+            lambda reader, writer: _dripping(reader, writer, hung_up), "127.0.0.1", 0
+        )
+        port = server.sockets[0].getsockname()[1]
+        async with server, asyncio.timeout(10):
+            with pytest.raises(ConnectFailed, match=r"/slow: no answer within 0\.3 s"):
+                await _ask(namesrv_lookup=f"http://127.0.0.1:{port}/slow")
+            await hung_up.wait()
+
+    asyncio.run(main())
+
+
+def test_a_look_up_is_led_elsewhere_and_says_what_it_found_instead() -> None:
+    async def main() -> None:
+        async with name_server_double(T=route_data("a")) as listed:
+            with _page(listed.address, moved_from="/old") as url:
+                await _ask(namesrv_lookup=url.replace("/list", "/old"))
+                assert listed.asked == ["T"]
+                with pytest.raises(ConnectFailed, match="it answers 404 Not Found"):
+                    await _ask(namesrv_lookup=url.replace("/list", "/none"))
+                with pytest.raises(ConnectFailed, match="it answers 302 Found"):
+                    await _ask(namesrv_lookup=url.replace("/list", "/round"))
+            with (
+                _page("x" * 100_000) as url,
+                pytest.raises(ConnectFailed, match="more than 65536 bytes"),
+            ):
+                await _ask(namesrv_lookup=url)
+
+    asyncio.run(main())
+
+
+def test_a_list_is_looked_up_again_and_the_new_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orbitmq.client.instance.LOOKUP_INTERVAL_S", 0.05)
+
+    async def main() -> None:
+        async with name_server_double() as first, name_server_double(T=route_data("a")) as second:
+            lists = [first.address]
+            with _page(lists) as url:
+                instance = await join(ClientSettings(namesrv_lookup=url))
+                assert instance.name_servers.addresses == [first.address]
+                lists[0] = second.address
+                await until(lambda: instance.name_servers.addresses == [second.address])
+                await instance.routes.find("T")
+                await instance.leave()
+            assert second.asked == ["T"]
+
+    asyncio.run(main())
+
+
+def test_a_name_service_that_hangs_held_up_the_programs_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The client's own address was asked for on the loop."""
+    answered = threading.Event()
+
+    def hung(*_words: object, **_named: object) -> None:
+        answered.wait(10)
+        raise OSError("no answer")
+
+    async def main() -> None:
+        monkeypatch.setattr("orbitmq.world.net._leaving_address", lambda: None)
+        monkeypatch.setattr(socket, "getaddrinfo", hung)
+        joining = asyncio.create_task(join(ClientSettings(namesrv=NOBODY)))
+        for _ in range(10):
+            await asyncio.sleep(0.001)  # the loop goes on
+        assert not answered.is_set()
+        assert not joining.done()
+        instance = await joining
+        assert not answered.is_set()
+        assert instance.client_id.startswith("127.0.0.1@")
+        await instance.leave()
+        answered.set()
+
+    monkeypatch.setattr("orbitmq.client.instance.OWN_ADDRESS_S", 0.2)
+    asyncio.run(main())
+
+
+def test_a_client_asks_no_name_service_for_its_own_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr("orbitmq.world.net._leaving_address", lambda: "192.0.2.7")
+        monkeypatch.setattr(socket, "getaddrinfo", None)
+        instance = await join(ClientSettings(namesrv=NOBODY))
+        assert instance.client_id.startswith("192.0.2.7@")
+        assert instance.ip == "192.0.2.7"
+        await instance.leave()
 
     asyncio.run(main())
 

@@ -344,7 +344,7 @@ def test_offsets_can_be_stored_for_any_queue(system: System, fresh_name: Fresh) 
             assert await consumer.committed(queue) == 6
         async with PullConsumer(system.namesrv, group) as consumer:
             await consumer.subscribe(queue.topic)
-            assert (await consumer.poll())[0].queue_offset == 6
+            assert (await collect(consumer, 4))[0].queue_offset == 6
 
     run(work())
 

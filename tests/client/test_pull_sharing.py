@@ -141,14 +141,22 @@ def test_a_strategy_that_fails_leaves_things_as_they_are_and_other_topics_alone(
 def test_queues_of_a_topic_that_is_not_wanted_any_more_are_dropped(
     system: System, fresh_name: Fresh
 ) -> None:
+    """Symptom: the listener never heard that they were gone."""
     first, second = (make_topic(system, fresh_name("Topic"), 1)[0] for _ in range(2))
+    told: list[tuple[str, int, int]] = []
 
     async def work() -> None:
-        async with PullConsumer(system.namesrv, fresh_name("Group")) as consumer:
+        consumer = PullConsumer(
+            system.namesrv,
+            fresh_name("Group"),
+            queue_listener=lambda topic, all_, mine: told.append((topic, len(all_), len(mine))),
+        )
+        async with consumer:
             await consumer.subscribe(first.topic)
             await consumer.subscribe(second.topic)
             await consumer.unsubscribe(first.topic)
             assert consumer.assignment() == [second]
+            assert told[-1] == (first.topic, 1, 0)
             await send(consumer._running().instance, second, b"still")
             assert [message.body for message in await collect(consumer, 1)] == [b"still"]
 

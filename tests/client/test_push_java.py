@@ -207,3 +207,25 @@ def test_an_orderly_queue_goes_from_java_to_python_without_a_message_out_of_orde
     with java_member("4.9.7", system.namesrv, topic, group, "orderly") as java:
         run(main(java), 150)
     assert [committed(system, group, topic, each) for each in range(2)] == [20, 20]
+
+
+def test_what_java_gives_up_python_finds_among_the_dead_letters(
+    system: System, fresh_name: FreshName
+) -> None:
+    topic, group = fresh_name("Topic"), fresh_name("group")
+    make_topic(system, topic, 1)
+    bodies = numbered(3, "java-gives-up")
+
+    async def main(java: JavaMember) -> None:
+        await becomes(lambda: java.is_ready, "the Java member is ready", READY_LIMIT_S)
+        await send(system, topic, [*bodies, b"java-takes-it"])
+        await becomes(lambda: len(java.bodies) == 4, "Java got them")
+        inbox, dead = Inbox(), f"%DLQ%{group}"
+        async with await consumer_of(system, fresh_name("group"), dead, inbox):
+            await inbox.holds(3)
+        assert sorted(inbox.bodies) == sorted(bodies)
+        assert all(message.properties["ORIGIN_MESSAGE_ID"] for message in inbox.messages)
+        assert {message.properties["RETRY_TOPIC"] for message in inbox.messages} == {topic}
+
+    with java_member("4.9.7", system.namesrv, topic, group) as java:
+        run(main(java), 150)

@@ -4,12 +4,16 @@ import asyncio
 import itertools
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import pytest
 
 from orbitmq.client.message import Message, ReceivedMessage
+from orbitmq.client.process_queue import ProcessQueue
 from orbitmq.client.producer import Producer
 from orbitmq.client.push import PushConsumer
+from orbitmq.client.push_running import RunningPush
+from orbitmq.client.rebalancing import Rebalancing
 from orbitmq.client.strategies import AveragelyByCircle
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.command import Command
@@ -59,17 +63,33 @@ class Flow:
         self._is_stopped = True
 
 
-class Watcher:
-    """Looks who has which queue, and at every commit that members send."""
+class Gap(NamedTuple):
+    """A time in which a queue was nobody's."""
 
-    def __init__(self, topic: str) -> None:
+    free_s: float
+    gained_s: float
+    owner: Rebalancing
+    """Who has ended it."""
+
+
+class Watcher:
+    """Sees who has which queue, what members are told, and every commit that they send."""
+
+    def __init__(self, topic: str, patch: pytest.MonkeyPatch, *, is_orderly: bool) -> None:
         self._topic = topic
         self.members: list[PushConsumer] = []
-        self.ownerless_max_s = 0.0
+        self.gaps: list[Gap] = []
         self.commits: dict[int, list[int]] = {number: [] for number in range(QUEUE_COUNT)}
+        self._owners: dict[int, Rebalancing] = {}
+        self._free_s: dict[int, float] = {}
+        self._told_s: dict[Rebalancing, list[float]] = {}
+        self._looks_s: dict[Rebalancing, list[tuple[float, float]]] = {}
+        self._watch_looks(patch)
+        # An orderly queue can be taken once its last owner has given the lock back.
+        self._watch_losses(patch, "_left" if is_orderly else "_drop")
 
     def add(self, member: PushConsumer) -> None:
-        """Watch a member that has started."""
+        """Watch what a member sends that has started."""
         inner(member).instance.remote.before_request.append(self._see)
         self.members.append(member)
 
@@ -81,30 +101,71 @@ class Watcher:
         if is_commit and fields["topic"] == self._topic:
             self.commits[int(fields["queueId"])].append(int(fields["commitOffset"]))
 
+    def _watch_looks(self, patch: pytest.MonkeyPatch) -> None:
+        """Note when members are told, when they look, and what they take."""
+        told, look, take = RunningPush.rebalance_soon, Rebalancing.balance, Rebalancing._take
+
+        def note_told(member: RunningPush) -> None:
+            self._told_s.setdefault(member.rebalancing, []).append(time.monotonic())
+            told(member)
+
+        async def note_look(member: Rebalancing) -> bool:
+            began_s = time.monotonic()
+            is_complete = await look(member)
+            self._looks_s.setdefault(member, []).append((began_s, time.monotonic()))
+            return is_complete
+
+        async def note_taken(member: Rebalancing, queue: MessageQueue, asked_s: float) -> bool:
+            is_taken = await take(member, queue, asked_s)
+            if is_taken and queue.topic == self._topic:
+                self._owners[queue.queue_id] = member
+                if (free_s := self._free_s.pop(queue.queue_id, None)) is not None:
+                    self.gaps.append(Gap(free_s, time.monotonic(), member))
+            return is_taken
+
+        patch.setattr(RunningPush, "rebalance_soon", note_told)
+        patch.setattr(Rebalancing, "balance", note_look)
+        patch.setattr(Rebalancing, "_take", note_taken)
+
+    def _watch_losses(self, patch: pytest.MonkeyPatch, method: str) -> None:
+        lose, stop = getattr(Rebalancing, method), Rebalancing.stop
+
+        def note_lost(member: Rebalancing, process_queue: ProcessQueue) -> None:
+            lose(member, process_queue)
+            self._free(member, process_queue.queue)
+
+        async def note_stop(member: Rebalancing) -> None:
+            for queue in member.table:
+                self._free(member, queue)
+            await stop(member)
+
+        patch.setattr(Rebalancing, method, note_lost)
+        patch.setattr(Rebalancing, "stop", note_stop)
+
+    def _free(self, member: Rebalancing, queue: MessageQueue) -> None:
+        """Note that a queue is nobody's now, unless the next owner was faster."""
+        number = queue.queue_id
+        if queue.topic == self._topic and self._owners.get(number) is member:
+            del self._owners[number]
+            self._free_s[number] = time.monotonic()
+
     def shares(self) -> list[int]:
         return sorted(len(own_queues(member, self._topic)) for member in self.members)
 
-    def owned(self) -> set[int]:
-        return {
-            queue.queue_id for member in self.members for queue in own_queues(member, self._topic)
-        }
+    def looks_in_vain(self, gap: Gap) -> int:
+        """Count the looks of a queue's next owner, once told, that left the free queue free."""
+        told_s = [at_s for at_s in self._told_s.get(gap.owner, []) if at_s <= gap.gained_s]
+        since_s = max([gap.free_s, *told_s[-1:]])
+        looks_s = self._looks_s.get(gap.owner, [])
+        return sum(since_s <= began_s and ended_s <= gap.gained_s for began_s, ended_s in looks_s)
 
-    async def run(self) -> None:
-        since_s: dict[int, float] = {}
-        while True:
-            now_s = time.monotonic()
-            owned = self.owned()
-            for number in range(QUEUE_COUNT):
-                if number in owned:
-                    since_s.pop(number, None)
-                else:
-                    lost_s = since_s.setdefault(number, now_s)
-                    self.ownerless_max_s = max(self.ownerless_max_s, now_s - lost_s)
-            await asyncio.sleep(0.01)
+    def told_count(self) -> int:
+        """Count the times that members were told."""
+        return sum(map(len, self._told_s.values()))
 
     async def see_shares(self, wanted: list[int]) -> None:
         await becomes(
-            lambda: self.shares() == wanted and len(self.owned()) == QUEUE_COUNT,
+            lambda: self.shares() == wanted and len(self._owners) == QUEUE_COUNT,
             f"the queues are shared like {wanted}",
             10,
         )
@@ -117,13 +178,14 @@ def own_queues(member: PushConsumer, topic: str) -> list[MessageQueue]:
 @pytest.mark.slow
 @pytest.mark.parametrize("is_orderly", [False, True])
 def test_sixteen_queues_are_shared_by_one_three_and_two_members_and_nothing_is_lost(
-    system: System, fresh_name: FreshName, is_orderly: bool
+    system: System, fresh_name: FreshName, monkeypatch: pytest.MonkeyPatch, is_orderly: bool
 ) -> None:
     topic, group = fresh_name("Topic"), fresh_name("group")
     make_topic(system, topic, QUEUE_COUNT)
+    watcher = Watcher(topic, monkeypatch, is_orderly=is_orderly)
 
     async def main() -> None:
-        inbox, watcher, flow = Inbox(), Watcher(topic), Flow(system, topic)
+        inbox, flow = Inbox(), Flow(system, topic)
 
         async def join() -> None:
             options = {"commit_interval_s": 0.3, "is_orderly": is_orderly}
@@ -134,7 +196,6 @@ def test_sixteen_queues_are_shared_by_one_three_and_two_members_and_nothing_is_l
         flowing = asyncio.create_task(flow.run())
         await join()
         await watcher.see_shares([16])
-        watching = asyncio.create_task(watcher.run())
         await asyncio.sleep(2)
         await join()
         await join()
@@ -147,13 +208,17 @@ def test_sixteen_queues_are_shared_by_one_three_and_two_members_and_nothing_is_l
         flow.stop()
         await flowing
         await becomes(lambda: len(set(inbox.bodies)) == len(flow.sent), "all were consumed")
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+        gaps = list(watcher.gaps)
         for member in watcher.members:
             await member.close()
         assert set(inbox.bodies) == set(flow.sent)
+        assert len(gaps) >= QUEUE_COUNT // 3  # those of the member that left, at least
+        assert (
+            watcher.told_count() >= 4
+        )  # the first of the second; two of the third; two at the end
+        assert [gap for gap in gaps if watcher.looks_in_vain(gap)] == []
         limit_s = OWNERLESS_MAX_S if not is_orderly else 3 * OWNERLESS_MAX_S
-        assert watcher.ownerless_max_s < limit_s
+        assert max(gap.gained_s - gap.free_s for gap in gaps) < limit_s
         for offsets in watcher.commits.values():
             assert offsets == sorted(offsets)
             assert offsets

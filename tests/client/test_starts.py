@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq.aio import Producer, PullConsumer, PushConsumer
+from orbitmq.aio import Admin, Producer, PullConsumer, PushConsumer
 from orbitmq.client.instance import join
 from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import ClientStateError
@@ -110,5 +110,18 @@ def test_a_start_that_is_cancelled_in_its_heartbeat_leaves_the_shared_instance()
             assert starting.cancelled()
             assert instance.producers == {}
             await instance.leave()
+
+    asyncio.run(main())
+
+
+def test_an_admin_that_is_closed_while_it_starts_leaves_nothing(system: System) -> None:
+    async def main() -> None:
+        admin = Admin(system.namesrv)
+        starting = asyncio.create_task(admin.start())
+        await asyncio.sleep(0)
+        await admin.close()
+        with pytest.raises(ClientStateError, match="closed while it started"):
+            await starting
+        assert _nothing_is_left()
 
     asyncio.run(main())

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.timeout(180)  # other processes start, on a machine tha
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 PROGRAMS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+SHELL_BLOCKS = re.findall(r"```sh\n(orbitmq send .*?)```", README, re.DOTALL)
 DEFAULT = "127.0.0.1:9876"
 LIMIT_S = 60
 
@@ -61,7 +62,8 @@ def test_the_handler_gets_an_order_and_sends_a_shipment(tmp_path: Path) -> None:
 
 
 def test_a_type_checker_accepts_the_programs(tmp_path: Path) -> None:
-    for name, text in zip(("first.py", "shop.py"), PROGRAMS, strict=True):
+    first, shop, _ = PROGRAMS  # tests/spark runs and checks the third
+    for name, text in (("first.py", first), ("shop.py", shop)):
         (tmp_path / name).write_text(text)
     _run(tmp_path, "-m", "mypy", "--strict", "first.py", "shop.py")
 
@@ -69,7 +71,7 @@ def test_a_type_checker_accepts_the_programs(tmp_path: Path) -> None:
 def test_the_shell_commands_do_what_they_say(
     namesrv: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (block,) = re.findall(r"```sh\n(orbitmq send .*?)```", README, re.DOTALL)
+    (block,) = SHELL_BLOCKS
     send, tail, show = (shlex.split(line)[1:] for line in block.splitlines())
     monkeypatch.setenv("NAMESRV_ADDR", namesrv)
     assert os.environ["NAMESRV_ADDR"] == namesrv

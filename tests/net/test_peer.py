@@ -151,24 +151,6 @@ def test_requests_of_the_other_side_go_to_the_peer_s_handler(run: Run) -> None:
     run(scenario())
 
 
-def test_a_one_way_request_is_sent_without_an_answer(run: Run) -> None:
-    async def scenario() -> None:
-        taken: list[Command] = []
-
-        def handle(request: Command, connection: Connection) -> Result:
-            taken.append(request)
-            return reply_to(request)
-
-        async with serving(handle) as site:
-            peer = Peer(site.address, site.turn)
-            await peer.send_oneway(Command(10, body=b"told"))
-            await peer.call(Command(11), PATIENCE_S)
-            assert [request.is_oneway for request in taken] == [True, False]
-            await _close(peer)
-
-    run(scenario())
-
-
 def test_a_closed_peer_dials_no_more_and_ends_its_attempt(run: Run) -> None:
     async def scenario() -> None:
         before = open_descriptors()

@@ -18,11 +18,14 @@ ANSWER_S = 20.0
 STALL_S = 0.05
 """How long the client of a stalled link waits before it gives up."""
 
+DELAY_S = 0.02
+"""How long the rest of a delayed piece is on its way."""
+
 REPEATED = 40
 """Bytes of a piece that comes twice."""
 
 Direction = Literal["out", "in"]
-Mode = Literal["close", "reset", "stall", "repeat"]
+Mode = Literal["close", "reset", "stall", "repeat", "delay"]
 
 
 class LinkCut(Exception):
@@ -67,6 +70,10 @@ class Link:
         left = self._left("out", self.sent)
         self.is_last_whole = left is None or left >= len(data) - self._repeated()
         self.sent += len(data)
+        if left is not None and self.cut is not None and self.cut.mode == "delay":
+            self.is_last_whole = True
+            await self._delay(data, left)
+            return
         self.writer.write(data[:left])
         if left is not None and left <= len(data):
             await self._sever(data[left:])
@@ -85,6 +92,9 @@ class Link:
                 raise LinkCut
             left = self._left("in", self.received)
             self.received += len(data)
+            if left is not None and self.cut is not None and self.cut.mode == "delay":
+                await asyncio.sleep(DELAY_S if 0 <= left < len(data) else 0)
+                left = None
             passed = data if left is None else data[:left]
             self._arrived += map(decode_command, self._decoder.feed(passed))
             if left is not None and left <= len(data):
@@ -112,6 +122,15 @@ class Link:
     def _repeated(self) -> int:
         """How long an end of a request is repeated as a whole: its first copy completes it."""
         return REPEATED if self.cut is not None and self.cut.mode == "repeat" else 0
+
+    async def _delay(self, data: bytes, left: int) -> None:
+        """Pass a request in two pieces, the second one late, if it is this one's turn."""
+        if 0 <= left < len(data):
+            self.writer.write(data[:left])
+            await self.writer.drain()
+            await asyncio.sleep(DELAY_S)
+            data = data[left:]
+        self.writer.write(data)
 
     async def _sever(self, rest: bytes) -> None:
         self.is_cut = True

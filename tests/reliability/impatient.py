@@ -2,9 +2,11 @@
 
 In: the arguments of `orbitmq`. Out: the same program; only the times that a peer may take for its
 first frame, for a begun frame and for reading its answers are short, so that a test of what happens
-after them need not wait for minutes. They are no settings: nobody would want others.
+after them need not wait for minutes. They are no settings: nobody would want others. A test that
+needs more of them says so with ORBITMQ_TEST_PATIENCE_S.
 """
 
+import os
 import sys
 
 import msgspec
@@ -15,7 +17,7 @@ from orbitmq.config import ServerSettings
 from orbitmq.net.limits import Limits
 from orbitmq.net.serving import limits_from
 
-PATIENCE_S = 1.5
+PATIENCE_S = float(os.environ.get("ORBITMQ_TEST_PATIENCE_S", "1.5"))
 
 
 def _short_limits(settings: ServerSettings) -> Limits:

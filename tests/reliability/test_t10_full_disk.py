@@ -249,3 +249,45 @@ def test_a_small_disk_that_is_filled_in_seconds_gets_room_from_old_files(disk: P
         sender = Sender(client)
         assert is_refused_for_the_disk(sender.send_until_refused())
         resumes(sender)
+
+
+def fill_with_files(folder: Path) -> list[Path]:
+    """Take all the files that there may be, as another program would; no bytes."""
+    made: list[Path] = []
+    with suppress(OSError):
+        while True:
+            path = folder / f"somebody-else-{len(made)}"
+            path.touch()
+            made.append(path)
+    return made
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(60 + 12 * CYCLES)
+def test_a_disk_without_room_for_another_file_serves_again_when_there_is(disk: Path) -> None:
+    """There are bytes enough, but no inode for the next file of the log or of a table."""
+    command = ["mount", "-o", "remount,nr_inodes=400,size=256m", str(disk)]
+    subprocess.run(command, check=True, capture_output=True, timeout=20)
+    slowest_s = 0.0
+    with (
+        broker_process(disk / "data", *SMALL, *NEVER_CLEANED) as broker,
+        WireClient(broker.address) as client,
+    ):
+        sender = Sender(client)
+        for _ in range(50):
+            assert sender.send()
+        for cycle in range(min(CYCLES, 20)):
+            files = fill_with_files(disk)
+            refused = sender.send_until_refused(2_000)
+            assert is_refused_for_the_disk(refused), refused.remark
+            sender.check_kept()
+            check_tables_wait(client, cycle)
+            for file in files:
+                file.unlink()
+            slowest_s = max(slowest_s, resumes(sender))
+        sender.check_kept()
+        check_unharmed(broker)
+    print(
+        f"T10 without inodes: {min(CYCLES, 20)} cycles, {len(sender.acked)} messages kept,"
+        f" {len(sender.refused)} refused, resumed after {slowest_s:.2f} s at most"
+    )

@@ -188,6 +188,30 @@ def test_whatever_byte_an_exchange_is_cut_at_the_outcome_is_the_truth(tmp_path: 
 
 @pytest.mark.torture
 @pytest.mark.timeout(600 if IS_LONG else 60)
+def test_a_piece_that_comes_late_changes_nothing(tmp_path: Path) -> None:
+    """Wherever an exchange halts for a while, it ends as if it had not."""
+    chance, workers = random.Random(SEED), list[Worker]()
+
+    async def delay_all(address: str) -> None:
+        out_size, in_size = await measure(address)
+        cuts = [Cut("out", chance.randrange(out_size), "delay") for _ in range(2 * SAMPLES)]
+        cuts += [Cut("in", chance.randrange(in_size), "delay") for _ in range(2 * SAMPLES)]
+        workers.extend(Worker(address, number) for number in range(WORKERS))
+        shares = [cuts[number::WORKERS] for number in range(WORKERS)]
+        await asyncio.gather(*map(Worker.run, workers, shares))
+        for worker in workers:
+            await worker.audit()
+
+    with broker_process(tmp_path / "data") as broker:
+        asyncio.run(delay_all(broker.address))
+        assert_nothing_left(broker)
+    histories = [worker.history for worker in workers]
+    assert sum(history.finished for history in histories) == 4 * SAMPLES
+    assert sum(len(history.unknown) + len(history.unsent) for history in histories) == 0
+
+
+@pytest.mark.torture
+@pytest.mark.timeout(600 if IS_LONG else 60)
 def test_a_piece_that_comes_twice_costs_its_own_connection_only(tmp_path: Path) -> None:
     """What follows the piece is garbage: it may be stored as sent, but nothing else changes."""
     chance = random.Random(SEED)

@@ -9,7 +9,7 @@ Rule: what a step promises is noted when the store has answered, never before.
 from pathlib import Path
 from typing import NamedTuple
 
-from orbitmq.core import Stamp, append, append_batch
+from orbitmq.core import BatchColumns, BatchStamp, Stamp, append, append_batch
 from orbitmq.errors import StoreError
 from orbitmq.store.flush import FlushJob, LogSync
 from orbitmq.store.opening import Outside
@@ -116,10 +116,13 @@ class Driven:
             stamp = stamp_of(sent, tail.store_ms)
             offsets = [append(tail, queue, ORIGIN, stamp, sent.body, sent.properties)]
         else:
-            entries = [
-                (stamp_of(sent, tail.store_ms), sent.body, sent.properties) for sent in batch
-            ]
-            offsets = append_batch(tail, queue, ORIGIN, entries)
+            columns = BatchColumns(
+                [sent.body for sent in batch],
+                [sent.properties for sent in batch],
+                [0] * len(batch),
+                [stamp_of(sent, tail.store_ms).tags_code for sent in batch],
+            )
+            offsets = append_batch(tail, queue, ORIGIN, BatchStamp(0, 1, 0), columns)
         wanted = [message.log_offset for message in self.model.add(tail.store_ms, *batch)]
         demand(offsets == wanted, "P3 a record stands where it was promised", offsets, wanted)
         next_offset = len(self.model.queues[batch[0].place])

@@ -13,7 +13,18 @@ from typing import Any
 
 import pytest
 
-from orbitmq.core import CoreState, Origin, PullStatus, Queue, Stamp, append, append_batch, gather
+from orbitmq.core import (
+    BatchColumns,
+    BatchStamp,
+    CoreState,
+    Origin,
+    PullStatus,
+    Queue,
+    Stamp,
+    append,
+    append_batch,
+    gather,
+)
 from orbitmq.core.state import ENTRY
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.queue_ext import ADDRESS_MAX
@@ -451,8 +462,9 @@ def test_a_batch_that_does_not_fit_moves_to_the_next_file_as_a_whole(
     append(store.tail, queue, origin, stamp, bytes(4_096 - distance - around), b"")
     assert store.tail.end_offset == 4_096 - distance
     sizes = [around + 20, around + 30, around + 40]
-    messages = [(stamp, bytes(size - around), b"") for size in sizes]
-    offsets = append_batch(store.tail, queue, origin, messages)
+    bodies = [bytes(size - around) for size in sizes]
+    messages = BatchColumns(bodies, [b""] * 3, [0] * 3, [0] * 3)
+    offsets = append_batch(store.tail, queue, origin, BatchStamp(0, 1, 0), messages)
     start = 4_096 - distance if sum(sizes) + 8 <= distance else 4_096
     assert offsets == [start, start + sizes[0], start + sizes[0] + sizes[1]]
     store.write_staged()

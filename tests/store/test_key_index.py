@@ -282,6 +282,35 @@ def test_a_batch_gives_the_rows_of_its_messages_in_their_order(
     assert KeyHasher().rows(messages) == expected
 
 
+_ONE_WORD = st.tuples(
+    st.sampled_from([_ID, b"~" * 32, b"0" * 27 + b"KEYS\x01", "é".encode() * 16, b"short"]),
+    st.sampled_from([b"", b"TAGS\x01a\x02", b"KEY\x01b\x02", b"x\x01KEYS\x01y\x02"]),
+    st.sampled_from([b"order-1", b"w" * 32, b"w" * 33, b"a b", b"", b"k\x01v", "ö".encode()]),
+    st.sampled_from([b"\x02CLUSTER\x01c", b"\x02", b""]),
+)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["T", "Töpic"]), _ONE_WORD), min_size=1, max_size=4),
+    st.integers(1, 300),
+)
+@example([("T", (_ID, b"TAGS\x01a\x02", b"order-1", b"\x02CLUSTER\x01c"))], 600)
+def test_messages_with_an_id_and_one_word_each_have_the_rows_of_any_other(
+    named: list[tuple[str, tuple[bytes, bytes, bytes, bytes]]], times: int
+) -> None:
+    messages = [
+        (topic, number, FIRST_MS, b"UNIQ_KEY\x01%b\x02%bKEYS\x01%b%b" % parts)
+        for number, (topic, parts) in enumerate(named * times)
+    ]
+    expected = [
+        (index_hash(f"{topic}#{key}"), log_offset, store_ms)
+        for topic, log_offset, store_ms, raw in messages
+        for key in message_keys(raw)
+    ]
+    assert KeyHasher().rows(messages) == expected
+
+
 def test_what_a_hasher_remembers_is_bounded() -> None:
     hasher = KeyHasher()
     for number in range(REMEMBERED_MAX + 10):

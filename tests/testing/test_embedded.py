@@ -24,6 +24,7 @@ from tests.behaviour.requests import fill, pull_request, send_request
 from tests.wire_client import WireClient
 
 ROUNDS = 20
+START_MS_MAX = 300
 
 
 @pytest.fixture(autouse=True)
@@ -96,6 +97,7 @@ def test_it_starts_and_stops_twenty_times_and_leaves_nothing(temporary: Path) ->
         assert traces(temporary) == before
     for what, all_ms in (("start", starts_ms), ("stop", stops_ms)):
         print(f"{what}: median {statistics.median(all_ms):.0f} ms, slowest {max(all_ms):.0f} ms")
+    assert min(starts_ms) < START_MS_MAX  # the others may have waited for a busy machine
 
 
 def test_two_at_once_know_nothing_of_each_other() -> None:

@@ -70,6 +70,11 @@ async def main() -> None:
         async with App(broker.namesrv, "every_name_app") as running:
             sent = await running.send("orders", Order(17), **tagged)
             assert_type(sent, SendResult)
+            await running.send_oneway("orders", Order(18), **tagged)
+            many = [running.message("orders", Order(number)) for number in range(3)]
+            assert_type(await running.send_batch(many, key="17", timeout=3.0), list[SendResult])
+            blocking = asyncio.to_thread(running.send_blocking, "orders", Order(19), timeout=3.0)
+            assert_type(await blocking, SendResult)
     print("done")
 
 

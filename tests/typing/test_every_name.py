@@ -1,15 +1,18 @@
 """Programs of users: mypy --strict accepts what is right, refuses what is wrong, and they run."""
 
 import ast
+import inspect
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import orbitmq.app
+import orbitmq.errors
 import orbitmq.testing
 from orbitmq import aio
 from orbitmq.testing import EmbeddedBroker
@@ -65,6 +68,36 @@ def _used_names(program: str) -> set[str]:
 )
 def test_the_programs_use_every_public_name(program: str, names: list[str]) -> None:
     assert set(names) - _used_names(program) == set()
+
+
+@pytest.mark.parametrize("module", [orbitmq, aio, orbitmq.app, orbitmq.testing, orbitmq.errors])
+def test_every_public_name_has_a_docstring(module: ModuleType) -> None:
+    names = getattr(module, "__all__", None) or dir(module)
+    kinds = [kind for name in names if inspect.isclass(kind := getattr(module, name))]
+    ours = [kind for kind in kinds if kind.__module__.startswith("orbitmq")]
+    assert ours
+    for kind in ours:
+        assert inspect.getdoc(kind), kind
+        for name, member in inspect.getmembers(kind):
+            is_told = inspect.isfunction(member) or isinstance(member, property)
+            if is_told and not name.startswith("_"):
+                assert inspect.getdoc(member), f"{kind.__name__}.{name}"
+
+
+def test_a_program_that_sets_up_no_logging_sees_none() -> None:
+    program = (
+        "import asyncio, logging, orbitmq\n"
+        "from orbitmq.errors import ConnectFailed\n"
+        "with orbitmq.Producer('127.0.0.1:1', 'quiet') as producer:\n"
+        "    try:\n"
+        "        producer.send(orbitmq.Message('T', b'x'))\n"
+        "    except ConnectFailed:\n"
+        "        print('failed')\n"
+    )
+    done = _run(FOLDER, "-c", program)
+    assert (done.stdout, done.stderr) == ("failed\n", "")
+    heard = _run(FOLDER, "-c", f"import logging\nlogging.basicConfig()\n{program}")
+    assert "name server 127.0.0.1:1 does not answer" in heard.stderr
 
 
 @pytest.mark.timeout(180)

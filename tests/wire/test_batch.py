@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.errors import LocalProtocolError, RemoteProtocolError
-from orbitmq.wire.batch import BatchMessage, decode_batch, encode_batch
+from orbitmq.wire.batch import BatchMessage, encode_batch
+from tests.wire.batches import messages_in
 
 MESSAGES = st.builds(
     BatchMessage, st.binary(max_size=50), st.binary(max_size=50), st.integers(-(2**31), 2**31 - 1)
@@ -17,7 +18,7 @@ TWO = [BatchMessage(b"first", b"a\x01b", 7), BatchMessage(b"", b"", -1)]
 
 @given(st.lists(MESSAGES, min_size=1, max_size=10))
 def test_what_is_encoded_decodes_to_the_same_messages(messages: list[BatchMessage]) -> None:
-    assert decode_batch(encode_batch(messages)) == messages
+    assert messages_in(encode_batch(messages)) == messages
 
 
 def test_the_layout_is_the_original_s() -> None:
@@ -32,17 +33,17 @@ def test_the_layout_is_the_original_s() -> None:
 def test_magic_and_crc_are_not_looked_at() -> None:
     data = bytearray(encode_batch(TWO))
     data[4:12] = b"\xff" * 8
-    assert decode_batch(bytes(data)) == TWO
+    assert messages_in(bytes(data)) == TWO
 
 
 @pytest.mark.parametrize("cut", range(1, len(encode_batch(TWO))))
 def test_a_batch_cut_anywhere_but_between_messages_is_refused(cut: int) -> None:
     data = encode_batch(TWO)
     if cut == len(encode_batch(TWO[:1])):
-        assert decode_batch(data[:cut]) == TWO[:1]
+        assert messages_in(data[:cut]) == TWO[:1]
         return
     with pytest.raises(RemoteProtocolError) as caught:
-        decode_batch(data[:cut])
+        messages_in(data[:cut])
     assert caught.value.reason == "batch"
 
 
@@ -62,18 +63,18 @@ def test_sizes_that_do_not_agree_are_refused(position: int, value: int, detail: 
     data = bytearray(encode_batch(TWO[:1]))
     struct.pack_into(">i", data, position, value)
     with pytest.raises(RemoteProtocolError, match=detail):
-        decode_batch(bytes(data))
+        messages_in(bytes(data))
 
 
 def test_negative_properties_size_is_refused() -> None:
     data = encode_batch([BatchMessage(b"")])[:-2] + b"\xff\xff"
     with pytest.raises(RemoteProtocolError, match="properties of -1 bytes"):
-        decode_batch(data)
+        messages_in(data)
 
 
 def test_an_empty_batch_is_refused_in_both_directions() -> None:
     with pytest.raises(RemoteProtocolError, match="no message"):
-        decode_batch(b"")
+        messages_in(b"")
     with pytest.raises(LocalProtocolError, match="at least one"):
         encode_batch([])
 
@@ -93,7 +94,7 @@ def test_what_does_not_fit_is_named(message: BatchMessage, detail: str) -> None:
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_a_batch_or_a_remote_error(data: bytes) -> None:
     try:
-        messages = decode_batch(data)
+        messages = messages_in(data)
     except RemoteProtocolError:
         return
     assert len(encode_batch(messages)) == len(data)

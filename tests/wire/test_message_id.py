@@ -18,7 +18,6 @@ from orbitmq.wire.message_id import (
     decode_unique_id,
     encode_offset_id,
     encode_unique_id,
-    month_start_ms,
     unique_id_born_ms,
 )
 
@@ -146,7 +145,6 @@ def test_the_last_millisecond_of_the_longest_month_fits() -> None:
 def test_the_time_an_id_was_made_is_found_again(now: int, zone: timezone | ZoneInfo) -> None:
     unique_id = decode_unique_id(UniqueIds("127.0.0.1", 1, 2, zone).next_id(now))
     assert unique_id_born_ms(unique_id, now, zone) == now
-    assert month_start_ms(now, zone) + unique_id.month_ms == now
 
 
 def test_an_id_of_last_month_is_not_taken_for_one_of_the_future() -> None:

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from orbitmq.wire.batch import BatchMessage, decode_batch, encode_batch
+from orbitmq.wire.batch import BatchMessage, encode_batch
 from orbitmq.wire.compression import plain_body
 from orbitmq.wire.host import Host
 from orbitmq.wire.java import string_hash
 from orbitmq.wire.message_id import decode_offset_id, encode_offset_id
 from orbitmq.wire.record import MAGIC_V1, MAGIC_V2, Record, decode_record, encode_record
+from tests.wire.batches import messages_in
 
 VECTORS = Path(__file__).parents[1] / "golden" / "message-vectors.jsonl"
 
@@ -77,7 +78,7 @@ def test_a_java_batch_is_read_and_written_back() -> None:
         BatchMessage(f"body {n}".encode(), f"WAIT\x01true\x02n\x01标{n}\x02".encode(), n)
         for n in range(3)
     ]
-    assert decode_batch(data) == messages
+    assert messages_in(data) == messages
     assert encode_batch(messages) == data
 
 

@@ -33,6 +33,7 @@ from orbitmq.client.send_result import SendResult
 from orbitmq.client.settings import ClientOptions, ClientSettings, settings_from
 from orbitmq.client.subscriptions import Selector
 from orbitmq.errors import ClientStateError, SettingError
+from orbitmq.wire.bodies_client import MessageModel
 from orbitmq.world.chance import SystemChance
 from orbitmq.world.files import SystemFiles
 
@@ -42,13 +43,27 @@ log = logging.getLogger(__name__)
 class Sender(Protocol):
     """What sends for an application: its producer, or a test client."""
 
-    async def send(self, message: Message) -> SendResult:
+    async def send(self, message: Message, *, timeout: float | None = None) -> SendResult:
         """Send a message and give where it is stored."""
+        ...
+
+    async def send_oneway(self, message: Message) -> None:
+        """Send a message that gets no answer."""
+        ...
+
+    async def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        timeout: float | None = None,
+        key: str | int | None = None,
+    ) -> list[SendResult]:
+        """Send many messages of one topic together."""
         ...
 
 
 class SendOptions(TypedDict, total=False):
-    """Keyword arguments of `App.send`."""
+    """What a message has beside its value: keyword arguments of `App.message` and `App.send`."""
 
     tag: str
     keys: Sequence[str]
@@ -94,6 +109,7 @@ class App:
         self._file = file
         self._listeners: dict[str, Listener] = {}
         self._sender: Sender | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._producer: Producer | None = None
         self._consumers: list[PushConsumer] = []
 
@@ -115,11 +131,7 @@ class App:
 
         def decorate(function: F) -> F:
             given: dict[str, Any] = dict(options)
-            if given.get("consume_batch_size", 1) != 1:
-                raise SettingError(
-                    "consume_batch_size: a listener gets one message at a time; use a PushConsumer "
-                    "for a handler of lists"
-                )
+            _refuse_impossible(given)
             listener = Listener(
                 name=given.pop("name", None) or function.__name__,
                 topic=topic,
@@ -167,15 +179,70 @@ class App:
 
     # --- sending ---
 
-    async def send(self, topic: str, value: Any, /, **options: Unpack[SendOptions]) -> SendResult:
-        """Send a value: bytes and text as they are, everything else as JSON."""
-        if self._sender is None:
-            raise ClientStateError("the application is not running: start it before it sends")
+    def message(self, topic: str, value: Any, /, **options: Unpack[SendOptions]) -> Message:
+        """Give a value as a message: bytes and text as they are, everything else as JSON."""
         given: dict[str, Any] = dict(options)
         properties = given.pop("headers", {})
-        return await self._sender.send(
-            Message(topic, encode(value), properties=properties, **given)
-        )
+        return Message(topic, encode(value), properties=properties, **given)
+
+    async def send(
+        self,
+        topic: str,
+        value: Any,
+        /,
+        *,
+        timeout: float | None = None,
+        **options: Unpack[SendOptions],
+    ) -> SendResult:
+        """Send a value as `message` has it, and wait until it is stored.
+
+        `timeout` is in seconds, for all attempts together. Raises the errors of Producer.send.
+        """
+        sender = self._sending()
+        return await sender.send(self.message(topic, value, **options), timeout=timeout)
+
+    def send_blocking(
+        self,
+        topic: str,
+        value: Any,
+        /,
+        *,
+        timeout: float | None = None,
+        **options: Unpack[SendOptions],
+    ) -> SendResult:
+        """Do what `send` does, for plain functions: they run in threads and cannot await."""
+        self._sending()
+        loop = self._loop
+        if loop is None or _is_running_here(loop):
+            raise ClientStateError(
+                "send_blocking would hold up the event loop: `await app.send(...)` there"
+            )
+        work = self.send(topic, value, timeout=timeout, **options)
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
+
+    async def send_oneway(self, topic: str, value: Any, /, **options: Unpack[SendOptions]) -> None:
+        """Send a value and wait for nothing: nobody learns whether it was stored."""
+        await self._sending().send_oneway(self.message(topic, value, **options))
+
+    async def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        timeout: float | None = None,
+        key: str | int | None = None,
+    ) -> list[SendResult]:
+        """Send many messages of one topic in few requests; with a `key` all to its queue.
+
+        Raises the errors of Producer.send_batch.
+
+        >>> await app.send_batch([app.message("orders", order) for order in orders])
+        """
+        return await self._sending().send_batch(messages, timeout=timeout, key=key)
+
+    def _sending(self) -> Sender:
+        if self._sender is None:
+            raise ClientStateError("the application is not running: start it before it sends")
+        return self._sender
 
     # --- life ---
 
@@ -191,7 +258,7 @@ class App:
             **{name: getattr(settings, name) for name in FILE_OPTIONS},
         }
         self._producer = Producer(settings.namesrv or None, settings.group, **names)
-        self._sender = self._producer
+        self._sender, self._loop = self._producer, asyncio.get_running_loop()
         try:
             await self._producer.start()
             for listener in listeners:
@@ -252,11 +319,34 @@ class App:
         """Have another sender take what handlers send, for tests; listeners are not started."""
         if self._sender is not None:
             raise ClientStateError("the application is running: a test client needs it stopped")
-        self._sender = sender
+        self._sender, self._loop = sender, asyncio.get_running_loop()
         try:
             yield
         finally:
             self._sender = None
+
+
+def _refuse_impossible(options: Mapping[str, Any]) -> None:
+    """Refuse options of a PushConsumer that no listener can have."""
+    if options.get("consume_batch_size", 1) != 1:
+        raise SettingError(
+            "consume_batch_size: a listener gets one message at a time; use a PushConsumer for a "
+            "handler of lists"
+        )
+    is_broadcasting = options.get("message_model") is MessageModel.BROADCASTING
+    if is_broadcasting and options.get("is_orderly"):
+        raise SettingError(
+            "a listener that broadcasts cannot be orderly: no broker keeps its place or its lock; "
+            "leave out is_orderly or message_model"
+        )
+
+
+def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the caller is on that loop."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
 
 
 def _listed(names: Mapping[str, str]) -> str:

@@ -4,17 +4,18 @@ In: a body and the type a handler wants, or a value to send. Out: the value, or 
 
 Rules:
 1. `bytes` stay bytes, `str` is UTF-8; everything else is JSON: plain values, dataclasses, typed
-   dicts, msgspec structs, and pydantic models where pydantic is installed. The type decides, never
-   the body.
+   dicts, msgspec structs, and pydantic models where pydantic is installed, alone or inside lists,
+   dicts, unions and fields of the others. The type decides, never the body.
 2. A body that is not what its handler wants is a BodyError with the place of the mistake: trying it
    again would not help.
 """
 
+import importlib
 import importlib.util
 import inspect
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, cast, get_args
 
 import msgspec
 
@@ -38,10 +39,10 @@ def decoder(wanted: Any) -> Decode:
         return bytes
     if wanted is str:
         return _text
-    if _is_pydantic(wanted):
-        return _guarded(wanted.model_validate_json, wanted)
+    if _names_pydantic(wanted):
+        return _guarded(_pydantic().TypeAdapter(wanted).validate_json, wanted)
     plain = Any if wanted is inspect.Parameter.empty else wanted
-    return _guarded(msgspec.json.Decoder(plain).decode, plain)
+    return _guarded(msgspec.json.Decoder(plain, dec_hook=_read_model).decode, plain)
 
 
 def encode(value: Any) -> bytes:
@@ -53,7 +54,7 @@ def encode(value: Any) -> bytes:
     if _is_pydantic(type(value)):
         text: str = value.model_dump_json()
         return text.encode()
-    return msgspec.json.encode(value)
+    return msgspec.json.encode(value, enc_hook=_write_model)
 
 
 def _text(body: bytes) -> str:
@@ -75,15 +76,36 @@ def _guarded(decode: Decode, wanted: Any) -> Decode:
     return read
 
 
+# --- pydantic, where it is installed ---
+
+
+def _names_pydantic(kind: Any) -> bool:
+    """Whether a type is a pydantic model, or a list, dict or union of such."""
+    return _is_pydantic(kind) or any(map(_names_pydantic, get_args(kind)))
+
+
 def _is_pydantic(kind: Any) -> bool:
-    model = _pydantic_model()
-    return model is not None and isinstance(kind, type) and issubclass(kind, model)
+    pydantic = _pydantic()
+    return pydantic is not None and isinstance(kind, type) and issubclass(kind, pydantic.BaseModel)
+
+
+def _read_model(kind: type, value: Any) -> Any:
+    """Read a model that is the field of another class."""
+    if _is_pydantic(kind):
+        return cast("Any", kind).model_validate(value)
+    raise NotImplementedError
+
+
+def _write_model(value: Any) -> Any:
+    """Give a model inside another value as values that JSON has."""
+    if _is_pydantic(type(value)):
+        return value.model_dump(mode="json")
+    raise TypeError(f"{type(value).__name__} is nothing that JSON can hold")
 
 
 @cache
-def _pydantic_model() -> type | None:
-    """Give pydantic's BaseModel; None where pydantic is not installed."""
+def _pydantic() -> Any:
+    """Give pydantic; None where it is not installed."""
     if importlib.util.find_spec("pydantic") is None:
         return None
-    model: type = importlib.import_module("pydantic").BaseModel
-    return model
+    return importlib.import_module("pydantic")

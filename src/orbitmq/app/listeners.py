@@ -6,10 +6,11 @@ message's parts; a return is success, an exception a retry, DeadLetter the end o
 Rules:
 1. A body or header that cannot be read goes to the dead letters at once: the next try would read
    the same. `retries_bad_bodies=True` lets it be tried again.
-2. A coroutine function runs on the loop, a plain one in the consumer's threads.
+2. A coroutine function runs on the loop, a plain one in the consumer's threads. A plain one that
+   gives a coroutine has done nothing: that is a failure, not a success.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import msgspec
@@ -62,7 +63,13 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         await self.call.function(**self._arguments(message))
 
     def _consume(self, message: ReceivedMessage) -> None:
-        self.call.function(**self._arguments(message))
+        answer = self.call.function(**self._arguments(message))
+        if isinstance(answer, Coroutine):
+            answer.close()
+            raise TypeError(
+                f"listener {self.name} is a plain function that gives a coroutine, which nobody "
+                "runs; write it, and what is around it, as async def"
+            )
 
     def _arguments(self, message: ReceivedMessage) -> dict[str, Any]:
         try:

@@ -10,6 +10,7 @@ Rules:
 
 import asyncio
 import inspect
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -17,8 +18,8 @@ from typing import Any, Self, Unpack
 import msgspec
 
 from orbitmq.app.app import App, SendOptions
-from orbitmq.app.bodies import encode
 from orbitmq.app.listeners import Listener
+from orbitmq.client.batches import check_batch
 from orbitmq.client.message import Message, ReceivedMessage
 from orbitmq.client.outcomes import DeadLetter
 from orbitmq.client.outgoing import check_body, check_sendable
@@ -89,10 +90,10 @@ class TestClient:
     ) -> None:
         await self._stack.aclose()
 
-    async def send(self, message: Message) -> SendResult:
+    async def send(self, message: Message, *, timeout: float | None = None) -> SendResult:
         """Take what a handler sends (called by the application)."""
-        check_sendable(message.topic)
-        check_body(message.body, ProducerSettings().message_bytes_max)
+        del timeout  # nothing is waited for here
+        _check(message)
         self.sent.append(message)
         received = self._received(message, reconsume_times=0)
         return SendResult(
@@ -102,6 +103,24 @@ class TestClient:
             queue=received.queue,
             queue_offset=received.queue_offset,
         )
+
+    async def send_oneway(self, message: Message) -> None:
+        """Take what a handler sends without waiting."""
+        await self.send(message)
+
+    async def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        timeout: float | None = None,
+        key: str | int | None = None,
+    ) -> list[SendResult]:
+        """Take what a handler sends together; all of it, or nothing if one cannot be sent."""
+        del timeout, key
+        check_batch(messages)
+        for message in messages:
+            _check(message)
+        return [await self.send(message) for message in messages]
 
     async def deliver(
         self,
@@ -113,10 +132,7 @@ class TestClient:
         **options: Unpack[SendOptions],
     ) -> list[Delivery]:
         """Hand a message to every listener that would get it; give what each made of it."""
-        given: dict[str, Any] = dict(options)
-        properties = given.pop("headers", {})
-        message = Message(topic, encode(value), properties=properties, **given)
-        received = self._received(message, reconsume_times)
+        received = self._received(self._app.message(topic, value, **options), reconsume_times)
         listeners = [
             one
             for one in self._app.listeners()
@@ -143,6 +159,13 @@ class TestClient:
             reconsume_times=reconsume_times,
             flag=message.flag,
         )
+
+
+def _check(message: Message) -> None:
+    """Refuse what no producer would send."""
+    check_sendable(message.topic)
+    check_body(message.body, ProducerSettings().message_bytes_max)
+    message.wire_properties()
 
 
 def _selects(selector: Selector, message: ReceivedMessage) -> bool:

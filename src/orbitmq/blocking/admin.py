@@ -353,6 +353,8 @@ class Admin(Facade[aio.Admin]):
         """Give how all brokers are doing, slaves included; those that do not answer are an error.
 
         >>> [(one.name, one.version) for one in admin.broker_runtimes()]
+
+        Raises NotFound for an unknown cluster.
         """
         return self._wait(self._twin.broker_runtimes(cluster=cluster))
 

@@ -12,6 +12,7 @@ Rules:
 5. Whoever closes while another thread does waits for the same end. An exception that is under way
    in the program's thread is under way for the twin's close as well.
 6. What needs no waiting is also done on the loop itself, and after the end.
+7. What gives a future raises at once what its twin raises at once; the future has the rest.
 """
 
 import asyncio
@@ -166,12 +167,9 @@ class Facade(Generic[C]):
             yield item
 
     def _future(self, ask: Callable[[], "asyncio.Future[T]"]) -> "Future[T]":
-        """Give the outcome of an asyncio future as one that any thread can wait for."""
-
-        async def settle() -> T:
-            return await ask()
-
-        return self._begin(settle())
+        """Give the outcome of an asyncio future as one that any thread can wait for (rule 7)."""
+        self._running()
+        return self._begin(_settled(self._there(ask)))
 
 
 def _result(future: "Future[T]") -> T:
@@ -190,6 +188,10 @@ async def _amid(error: BaseException, end: Callable[[], Coroutine[Any, Any, None
     except BaseException:
         error.__traceback__ = trace
         await end()
+
+
+async def _settled(future: "asyncio.Future[T]") -> T:
+    return await future
 
 
 async def _next(source: AsyncIterator[T]) -> T:

@@ -80,11 +80,11 @@ class Producer(Facade[aio.Producer]):
     ) -> Future[SendResult]:
         """Send a message and give its result's future at once; the arguments are those of `send`.
 
-        Many may be in flight; no task is made for any of them. An answer with an error code is
-        final here, only a missing answer is tried again. The future has the errors of `send`.
+        Many may be in flight. An answer with an error code is final here, only a missing answer is
+        tried again. The future has the errors of `send`.
 
-        Raises LimitExceeded when `sends_in_flight_max` or `bytes_in_flight_max` is reached: await
-        some of the futures, or `room()`, before going on.
+        Raises LimitExceeded when `sends_in_flight_max` or `bytes_in_flight_max` is reached: wait
+        for some of the futures, or for `room()`. LocalProtocolError for what is no message.
 
         >>> futures = []
         >>> for order in orders:
@@ -108,7 +108,8 @@ class Producer(Facade[aio.Producer]):
     ) -> None:
         """Send a message that gets no answer: nobody learns whether it was stored.
 
-        Raises SendFailed, RouteNotFound or ConnectFailed when it could not even be sent.
+        Raises SendFailed, RouteNotFound, ConnectFailed or LimitExceeded when it could not even be
+        sent.
         """
         self._wait(self._twin.send_oneway(message, queue=queue, selector=selector, key=key))
 

@@ -68,7 +68,7 @@ class PullConsumer(Facade[aio.PullConsumer]):
 
         Before `start` it is only noted. A topic that does not exist yet is looked for until it
         does. Raises ClientStateError after `assign`, LocalProtocolError for a name or an expression
-        that cannot be, RequestFailed for SQL that a broker refuses.
+        that cannot be, RequestFailed for SQL that a broker refuses; what was before then stays.
         """
         self._wait(self._twin.subscribe(topic, selector))
 

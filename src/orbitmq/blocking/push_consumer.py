@@ -77,7 +77,7 @@ class PushConsumer(Facade[aio.PushConsumer]):
 
         `selector` is a tag expression (`paid || shipped`, `*` for all) or a Selector; subscribing
         again replaces it. All members of a group must subscribe to the same. Raises RequestFailed
-        when a broker refuses an SQL selector.
+        when a broker refuses an SQL selector; what was before then stays.
         """
         self._wait(self._twin.subscribe(topic, selector))
 

@@ -69,7 +69,9 @@ def _add_reset(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
     reset.add_argument("--broker", metavar="B", help="with --offset: only at this broker")
     reset.add_argument("--queue", type=_offset, metavar="Q", help="with --broker: only this queue")
     reset.add_argument(
-        "--only-back", action="store_true", help="with --to: leave queues that are not that far"
+        "--only-back",
+        action="store_true",
+        help="with --to and a time: leave queues that are not that far",
     )
 
 
@@ -252,6 +254,8 @@ async def _reset(admin: Admin, screen: Screen, arguments: argparse.Namespace) ->
         raise SettingError("--queue needs --broker: each broker has a queue of that number")
     if arguments.broker and arguments.offset is None:
         raise SettingError("--broker needs --offset: a reset by time is for the whole topic")
+    if arguments.only_back and not isinstance(arguments.to, int):
+        raise SettingError("--only-back needs --to with a time: it says which queues stay")
     done = await _move(admin, arguments)
     if screen.is_json:
         screen.value(done)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from orbitmq.cli.screen import printable
 from orbitmq.config import file_text, parse_properties
 from orbitmq.errors import MQError, SettingError
 from orbitmq.metrics import Registry
@@ -192,9 +193,10 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def complain(command: str, error: Exception) -> None:
-    """Tell standard error why a command ends."""
-    sys.stderr.write(f"{command}: {error}\n")
+def complain(command: str, error: Exception | str) -> None:
+    """Tell standard error what went wrong; what servers say in it is written without escapes."""
+    text = "\n".join(map(printable, str(error).split("\n")))
+    sys.stderr.write(f"{command}: {text}\n")
 
 
 # --- running ---

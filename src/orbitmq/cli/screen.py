@@ -9,6 +9,7 @@ Rules:
 3. JSON is one value: indented on a terminal, in one line elsewhere. Names are ours.
 """
 
+import re
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +19,9 @@ import msgspec
 from orbitmq.world.machine import environment_text
 
 BOLD, DIM, RED, GREEN, YELLOW = "1", "2", "31", "32", "33"
+_OUR_COLOURS = re.compile(rf"(\x1b\[(?:0|{BOLD}|{DIM}|{RED}|{GREEN}|{YELLOW})m)")
+_CONTROLS = re.compile("[\x7f-\x9f]")
+"""Control characters that JSON would leave as they are."""
 GAP = "  "
 NOTHING = "-"
 
@@ -63,7 +67,15 @@ class Screen:
         return f"\x1b[{code}m{text}\x1b[0m" if self._is_coloured and text else text
 
     def line(self, text: str = "") -> None:
-        """Write one line."""
+        """Write one line, with no other escapes in it than our own colours (rule 2)."""
+        if not text.isprintable():
+            parts = _OUR_COLOURS.split(text) if self._is_coloured else [text]
+            text = "".join(
+                part if number % 2 else printable(part) for number, part in enumerate(parts)
+            )
+        self._write(text)
+
+    def _write(self, text: str) -> None:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
@@ -80,11 +92,11 @@ class Screen:
         data = msgspec.json.encode(value)
         if sys.stdout.isatty():
             data = msgspec.json.format(data, indent=2)
-        self.line(data.decode())
+        self._write(_as_json(data))
 
     def json_line(self, value: object) -> None:
         """Write one value as JSON in one line, for streams of them."""
-        self.line(msgspec.json.encode(value).decode())
+        self._write(_as_json(msgspec.json.encode(value)))
 
     def table(self, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Write a table; numbers stand at the right."""
@@ -107,6 +119,11 @@ class Screen:
         width = max(map(_width, facts), default=0)
         for name, value in facts.items():
             self.line(f"{self.colour(_padded(name, width), DIM)}{GAP}{_cell(value)}".rstrip())
+
+
+def _as_json(data: bytes) -> str:
+    """Give JSON as text, with control characters as JSON writes them (rule 2)."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", data.decode())
 
 
 def _cell(value: object) -> str:

@@ -230,7 +230,8 @@ class _Lines:
                 raise self._failure
             if line.strip():
                 await self._producer.room()
-                sending = self._producer.submit(_message(self._arguments, line))
+                message = _message(self._arguments, line)
+                sending = self._producer.submit(message, timeout=self._arguments.timeout)
                 sending.add_done_callback(self._done)
                 if self._arguments.sharding_key:
                     await asyncio.wait([sending])

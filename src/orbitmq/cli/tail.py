@@ -11,10 +11,10 @@ Rules:
 
 import argparse
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable
 from heapq import heapify, heappop, heappush
 
+from orbitmq.cli.process import complain
 from orbitmq.cli.screen import Screen
 from orbitmq.cli.shell import (
     add_reaching,
@@ -29,8 +29,9 @@ from orbitmq.cli.times import HELP, time_ms
 from orbitmq.client.message import ReceivedMessage
 from orbitmq.client.pull_consumer import PullConsumer
 from orbitmq.client.subscriptions import Selector
-from orbitmq.errors import MQError
+from orbitmq.errors import MQError, RequestFailed
 from orbitmq.wire.bodies_client import MessageQueue
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.names import TOOLS_GROUP
 
 HOLD_S = 15.0
@@ -40,6 +41,8 @@ QUEUES_S = 30.0
 """How often new queues of the topic are looked for."""
 WAITING_MAX = 1_000
 """Messages that have come and are not shown yet."""
+_MISTAKES = frozenset({ResponseCode.SUBSCRIPTION_PARSE_FAILED})
+"""Answers that stay the same however often one asks."""
 
 EXAMPLES = """\
 examples:
@@ -183,10 +186,10 @@ class _Tail:
     async def _until(self, queue: MessageQueue, end: int) -> AsyncIterator[ReceivedMessage]:
         while self._next[queue] < end:
             for message in await self._pull(queue, wait_s=0.0):
-                if message.queue_offset < end:
-                    yield message
-                else:
-                    await self._arrived.put(message)
+                if message.queue_offset >= end:
+                    self._next[queue] = message.queue_offset  # it comes with those that follow
+                    return
+                yield message
 
     # --- what comes ---
 
@@ -195,6 +198,8 @@ class _Tail:
             try:
                 found = await self._pull(queue, wait_s=HOLD_S)
             except MQError as error:
+                if isinstance(error, RequestFailed) and error.code in _MISTAKES:
+                    raise
                 self._tell_once(queue.broker_name, error)
                 await asyncio.sleep(AGAIN_S)
                 continue
@@ -229,7 +234,7 @@ class _Tail:
     def _tell_once(self, broker_name: str, error: MQError) -> None:
         if broker_name not in self._silent:
             self._silent.add(broker_name)
-            sys.stderr.write(f"orbitmq tail: {broker_name} does not answer, trying on: {error}\n")
+            complain("orbitmq tail", f"{broker_name} does not answer, trying on: {error}")
 
 
 def _ranked(message: ReceivedMessage) -> tuple[int, str, int, ReceivedMessage]:

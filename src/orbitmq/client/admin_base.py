@@ -84,10 +84,17 @@ class AdminBase:
             raise ClientStateError(f"this Admin is {self._state}; make another one")
         self._state = "running"
         try:
-            self._joined = await join(self.settings)
+            joined = await join(self.settings)
         except BaseException:
             self._state = "closed"
             raise
+        if self._is_closed():
+            await joined.leave()
+            raise ClientStateError("this Admin was closed while it started; make another one")
+        self._joined = joined
+
+    def _is_closed(self) -> bool:
+        return self._state == "closed"
 
     async def close(self) -> None:
         """End all connections; calling it again does nothing."""
@@ -234,8 +241,8 @@ class AdminBase:
         if broker is not None:
             return [_one_target(clusters, broker)]
         names = [known.name for known in clusters]
-        if cluster is not None and cluster not in names:
-            raise NotFound("cluster", cluster, _known(names, "no broker has registered yet"))
+        if cluster is not None:
+            check_cluster(clusters, cluster)
         if cluster is None and len(names) > 1 and not is_every_cluster:
             raise SettingError(f"there are several clusters ({', '.join(names)}); name one of them")
         targets = [
@@ -289,6 +296,13 @@ def check_options(options: Mapping[str, object], kind: type) -> None:
             near = difflib.get_close_matches(name, known, 1)
             advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
             raise SettingError(f"there is no option {name}; {advice}")
+
+
+def check_cluster(clusters: list[Cluster], name: str) -> None:
+    """Raise NotFound when there is no cluster of that name."""
+    names = [known.name for known in clusters]
+    if name not in names:
+        raise NotFound("cluster", name, _known(names, "no broker has registered yet"))
 
 
 def _entry(data: BrokerData) -> BrokerEntry:

@@ -10,7 +10,7 @@ Rules:
 
 from collections.abc import Mapping
 
-from orbitmq.client.admin_base import AdminBase, Target
+from orbitmq.client.admin_base import AdminBase, Target, check_cluster
 from orbitmq.client.admin_results import BrokerRuntime, Figures, Window
 from orbitmq.client.remote import request
 from orbitmq.config import parse_properties, write_properties
@@ -52,10 +52,15 @@ class AdminServers(AdminBase):
         """Give how all brokers are doing, slaves included; those that do not answer are an error.
 
         >>> [(one.name, one.version) for one in await admin.broker_runtimes()]
+
+        Raises NotFound for an unknown cluster.
         """
+        clusters = await self.clusters()
+        if cluster is not None:
+            check_cluster(clusters, cluster)
         targets = [
             Target(known.name, entry.name, broker_id, address)
-            for known in await self.clusters()
+            for known in clusters
             if cluster in (None, known.name)
             for entry in known.brokers
             for broker_id, address in entry.addresses.items()

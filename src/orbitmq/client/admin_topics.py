@@ -13,7 +13,7 @@ Rules:
 import asyncio
 from typing import TypedDict, Unpack
 
-from orbitmq.client.admin_base import AdminBase, Target, check_options
+from orbitmq.client.admin_base import AdminBase, Target, check_cluster, check_options
 from orbitmq.client.admin_results import (
     BrokerEntry,
     QueueEntryInfo,
@@ -39,9 +39,13 @@ from orbitmq.wire.bodies_namesrv import (
 from orbitmq.wire.bodies_topics import QueueEntries
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.fastjson import read_json
+from orbitmq.wire.fields import read_header
 from orbitmq.wire.headers_consume import QueryGroupsOfTopic
 from orbitmq.wire.headers_namesrv import (
+    DeleteKv,
     DeleteTopicInNamesrv,
+    GetKv,
+    GetKvAnswer,
     GetTopicsByCluster,
     PutKv,
 )
@@ -102,6 +106,8 @@ class AdminTopics(AdminBase):
 
         >>> await admin.topics()
         ['orders', 'payments']
+
+        Raises NotFound for an unknown cluster.
         """
         if cluster is None:
             answer = await self._ask_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
@@ -109,6 +115,8 @@ class AdminTopics(AdminBase):
             header = GetTopicsByCluster(cluster=cluster)
             answer = await self._ask_namesrv(RequestCode.GET_TOPICS_BY_CLUSTER, header)
         found = set(read_json(answer.body, TopicList).topic_list)
+        if not found and cluster is not None:
+            check_cluster(await self.clusters(), cluster)
         if not with_system:
             found = await self._users_topics(found)
         namespace = self.settings.namespace
@@ -196,13 +204,36 @@ class AdminTopics(AdminBase):
 
     async def _put_order(self, wrapped_topic: str, made: list[TopicInfo]) -> None:
         """Write down which queues an ordered topic has, beside those of other brokers."""
-        route = await self._instance.routes.look_up(wrapped_topic)
-        parts = dict(
-            part.split(":", 1)
-            for part in (route.data.order_topic_conf or "").split(";")
-            if ":" in part
-        )
+        parts = await self._order_parts(wrapped_topic)
         parts |= {info.broker: str(info.write_queue_count) for info in made}
+        await self._write_order(wrapped_topic, parts)
+
+    async def _forget_order(self, wrapped_topic: str, brokers: set[str]) -> None:
+        """Let name servers forget the queues that an ordered topic had at these brokers."""
+        parts = await self._order_parts(wrapped_topic)
+        left = {broker: count for broker, count in parts.items() if broker not in brokers}
+        if left:
+            await self._write_order(wrapped_topic, left)
+        elif parts:
+            header = DeleteKv(namespace=ORDER_TOPIC_NAMESPACE, key=wrapped_topic)
+            await self._tell_namesrvs(RequestCode.DELETE_KV_CONFIG, header)
+
+    async def _order_parts(self, wrapped_topic: str) -> dict[str, str]:
+        """Give what name servers have of an ordered topic: its queues by broker.
+
+        Its route does not say so unless they have orderMessageEnable.
+        """
+        header = GetKv(namespace=ORDER_TOPIC_NAMESPACE, key=wrapped_topic)
+        try:
+            answer = await self._ask_namesrv(RequestCode.GET_KV_CONFIG, header)
+        except RequestFailed as error:
+            if error.code != ResponseCode.QUERY_NOT_FOUND:
+                raise
+            return {}
+        value = read_header(GetKvAnswer, answer.fields).value or ""
+        return dict(part.rsplit(":", 1) for part in value.split(";") if ":" in part)
+
+    async def _write_order(self, wrapped_topic: str, parts: dict[str, str]) -> None:
         value = ";".join(f"{broker}:{count}" for broker, count in sorted(parts.items()))
         header = PutKv(namespace=ORDER_TOPIC_NAMESPACE, key=wrapped_topic, value=value)
         await self._tell_namesrvs(RequestCode.PUT_KV_CONFIG, header)
@@ -246,6 +277,7 @@ class AdminTopics(AdminBase):
         for cluster_name in sorted({target.cluster for target in targets}):
             header = DeleteTopicInNamesrv(topic=name, cluster_name=cluster_name)
             await self._tell_namesrvs(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+        await self._forget_order(name, {target.name for target in targets})
         return is_known
 
     # --- looking ---

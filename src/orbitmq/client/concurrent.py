@@ -57,6 +57,7 @@ class ConcurrentConsumption:
             settings.consume_threads, self._fail
         )
         self._again: set[asyncio.TimerHandle] = set()
+        self._is_stopped = False
 
     def use(self, handling: Handling) -> None:
         """Have jobs handled like that."""
@@ -127,7 +128,7 @@ class ConcurrentConsumption:
         done = [message for message in job.messages if message not in kept]
         process_queue.remove(done)
         process_queue.consumed_s = job.ended_s
-        if kept:
+        if kept and not self._is_stopped:
             self._consume_again(Job(process_queue, kept))
 
     async def _return(
@@ -203,6 +204,7 @@ class ConcurrentConsumption:
 
     async def stop(self) -> None:
         """Begin nothing any more, and wait until what has begun is over."""
+        self._is_stopped = True
         for handle in self._again:
             handle.cancel()
         self._again.clear()
@@ -215,6 +217,7 @@ class ConcurrentConsumption:
 
     async def close(self) -> None:
         """End what is still at work."""
+        self._is_stopped = True
         await self._tasks.close()
         await self._failures.close()
 

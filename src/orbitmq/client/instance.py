@@ -21,6 +21,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from typing import Any, TypeVar
 
+from orbitmq.client.broker_directory import BrokerDirectory
 from orbitmq.client.members import ConsumerMember, ProducerMember
 from orbitmq.client.name_servers import LOOKUP_INTERVAL_S, NameServers, source_of
 from orbitmq.client.on_broker import handlers_of
@@ -38,11 +39,13 @@ from orbitmq.wire.fastjson import write_json
 from orbitmq.wire.headers_client import UnregisterClient
 from orbitmq.world.chance import SystemChance
 from orbitmq.world.clock import SystemClock
-from orbitmq.world.net import reachable_address
+from orbitmq.world.net import own_address
 
 log = logging.getLogger(__name__)
 
 HEARTBEAT_TIMEOUT_S = 3.0
+OWN_ADDRESS_S = 3.0
+"""So long the search for this machine's own address may take."""
 GOODBYE_S = 2.0
 """So long a close waits for brokers that do not answer: they notice by themselves."""
 INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
@@ -93,14 +96,15 @@ class Instance:
         self.clock = SystemClock()
         self.chance = SystemChance()
         self.registry = Registry()
-        self.ip = settings.client_ip or reachable_address("0.0.0.0")  # noqa: S104 - not bound
-        self.client_id = self._client_id()
+        self.ip = settings.client_ip
+        self.client_id = ""
+        """Both are known from `start` on."""
         self.producers: dict[str, ProducerMember] = {}
         self.consumers: dict[str, ConsumerMember] = {}
         handle = Dispatcher(handlers_of(self.consumers, self.spawn), self.registry)
         self.remote = Remote(settings, handle, self.registry, read_answers)
         self.remote.on_connected = self._connected
-        self.name_servers = NameServers(settings, self.remote.call, self.chance)
+        self.name_servers = self._directory()
         self.routes = Routes(self.name_servers)
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: list[asyncio.Task[None]] = []
@@ -110,6 +114,11 @@ class Instance:
         self._member_count = 0
         self._started: asyncio.Task[None] | None = None
         self._is_closed = False
+
+    def _directory(self) -> NameServers | BrokerDirectory:
+        if self.settings.brokers:
+            return BrokerDirectory(self.settings.brokers, self.remote.call)
+        return NameServers(self.settings, self.remote.call, self.chance)
 
     def _client_id(self) -> str:
         name = self.settings.instance_name or f"{os.getpid()}#{self.chance.below(NAME_RANGE)}"
@@ -131,8 +140,10 @@ class Instance:
         return self
 
     async def _start(self) -> None:
-        await self.name_servers.begin()
         settings = self.settings
+        self.ip = settings.client_ip or await own_address(OWN_ADDRESS_S)
+        self.client_id = self._client_id()
+        await self.name_servers.begin()
         self._every(settings.route_interval_s, self.refresh_routes)
         self._every(settings.heartbeat_interval_s, self.heartbeat)
         if self.name_servers.is_looked_up:
@@ -307,6 +318,13 @@ class Instance:
             await asyncio.wait(goodbyes)
 
     async def _unregister(self, address: str, header: UnregisterClient) -> None:
+        """Say goodbye to one broker, behind the heartbeat that is under way.
+
+        Originals handle the two in different threads: a heartbeat that comes second there makes a
+        member that nobody is, and its queues belong to nobody until it expires.
+        """
+        if (beating := self._beating.get(address)) is not None:
+            await asyncio.wait([beating], timeout=GOODBYE_S)
         try:
             goodbye = request(RequestCode.UNREGISTER_CLIENT, header)
             await self.remote.ask(address, goodbye, timeout_s=GOODBYE_S)

@@ -9,7 +9,9 @@ Rules:
    open. Closing the consumer without an exception under way, as at the normal end of `async with`,
    says that it was consumed; closing it because of an exception returns it for retry. Beginning
    another loop returns it, too: nobody can tell an exception that was caught from a break.
-3. Messages that were handed to no loop stay unconsumed at the broker when the consumer closes.
+3. Messages that were handed to no loop stay unconsumed at the broker when the consumer closes. Of a
+   queue that has become another member's none is handed out: that one gets them, and at once, even
+   if no loop asks any more.
 """
 
 import asyncio
@@ -71,6 +73,14 @@ class Iteration:
         for job in ready:
             self._tell(job, NotBegun())
 
+    def withdraw_dropped(self) -> None:
+        """Offer nothing of queues that are not ours any more: no loop may ever ask again."""
+        dropped = [job for job in self._ready if job.process_queue.is_dropped]
+        if dropped:
+            self._ready = deque(job for job in self._ready if not job.process_queue.is_dropped)
+        for job in dropped:
+            self._tell(job, NotBegun())
+
     async def wait_quiet(self) -> None:
         """Return at once: what loops have open was settled when they were ended."""
 
@@ -83,27 +93,36 @@ class Iteration:
 
     async def next(self) -> Open | None:
         """Give the next message, None when there will be none any more."""
-        while not self._ready:
-            if self._is_closed:
-                return None
-            waiting = self._loop.create_future()
-            self._waiting.append(waiting)
-            try:
-                await waiting
-            except BaseException:
-                if waiting.done() and not waiting.cancelled():
-                    self._wake()  # it was our turn, and we cannot take it
-                raise
         self._given_count += 1
         if self._given_count % TURN_COUNT == 0:
             await asyncio.sleep(0)  # a loop whose body never waits lets others have a turn
-            if not self._ready:
-                return await self.next()
-        job = self._ready.popleft()
+        while (job := self._first_ready()) is None:
+            if self._is_closed:
+                return None
+            await self._wait_ready()
         if self._ready and self._waiting:
             self._wake()
         self._calling.begin(job)
         return Open(job, self._calling.context(job) if self._calling.hooks else None)
+
+    def _first_ready(self) -> Job | None:
+        """Give the first job whose queue is still ours; nobody begins those before it (rule 3)."""
+        while self._ready:
+            job = self._ready.popleft()
+            if not job.process_queue.is_dropped:
+                return job
+            self._tell(job, NotBegun())
+        return None
+
+    async def _wait_ready(self) -> None:
+        waiting = self._loop.create_future()
+        self._waiting.append(waiting)
+        try:
+            await waiting
+        except BaseException:
+            if waiting.done() and not waiting.cancelled():
+                self._wake()  # it was our turn, and we cannot take it
+            raise
 
     def settle(self, opened: Open, outcome: Outcome) -> None:
         """Say what became of a message."""

@@ -47,6 +47,8 @@ def read_addresses(text: str) -> list[str]:
 
 def source_of(settings: ClientSettings) -> tuple[str, str]:
     """Give the list of addresses that counts now (rule 1), and the http address."""
+    if settings.brokers:
+        return f"brokers {settings.brokers}", ""
     return (
         settings.namesrv or environment(NAMESRV_VARIABLE),
         settings.namesrv_lookup or environment(LOOKUP_VARIABLE),

@@ -9,8 +9,8 @@ Rules:
 2. Messages to one queue leave in the order of the calls, as long as none fails. OrbitMQ's brokers
    store them in that order; the original's have several threads and may not. Whoever needs the
    order there awaits each `send` before the next.
-3. At most `sends_in_flight_max` messages are in flight: at the limit `send` waits for room, within
-   its time-out, and `submit` raises LimitExceeded.
+3. At most `sends_in_flight_max` messages are in flight: at the limit all but `submit` wait for
+   room, within their time-out, and `submit` raises LimitExceeded.
 4. After `close` nothing is in flight, and no task or socket is left.
 """
 
@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from orbitmq.client import instance as instances
+from orbitmq.client.batch_results import Run, batch_results
 from orbitmq.client.batches import check_batch, record_size, split
 from orbitmq.client.message import Message
 from orbitmq.client.outgoing import (
@@ -45,14 +46,7 @@ from orbitmq.client.sender import Sender
 from orbitmq.client.sending import HookedSending, Sending
 from orbitmq.client.settings import settings_from
 from orbitmq.client.unique_ids import unique_ids
-from orbitmq.errors import (
-    BatchFailed,
-    BatchUnknown,
-    ClientStateError,
-    MQError,
-    OutcomeUnknown,
-    SettingError,
-)
+from orbitmq.errors import ClientStateError, LimitExceeded, MQError, SettingError
 from orbitmq.wire.batch import BatchMessage, encode_batch
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.names import wrap_namespace
@@ -202,11 +196,11 @@ class Producer:
     ) -> "asyncio.Future[SendResult]":
         """Send a message and give its result's future at once; the arguments are those of `send`.
 
-        Many may be in flight; no task is made for any of them. An answer with an error code is
-        final here, only a missing answer is tried again. The future has the errors of `send`.
+        Many may be in flight. An answer with an error code is final here, only a missing answer is
+        tried again. The future has the errors of `send`.
 
-        Raises LimitExceeded when `sends_in_flight_max` or `bytes_in_flight_max` is reached: await
-        some of the futures, or `room()`, before going on.
+        Raises LimitExceeded when `sends_in_flight_max` or `bytes_in_flight_max` is reached: wait
+        for some of the futures, or for `room()`. LocalProtocolError for what is no message.
 
         >>> futures = []
         >>> for order in orders:
@@ -234,10 +228,14 @@ class Producer:
     ) -> None:
         """Send a message that gets no answer: nobody learns whether it was stored.
 
-        Raises SendFailed, RouteNotFound or ConnectFailed when it could not even be sent.
+        Raises SendFailed, RouteNotFound, ConnectFailed or LimitExceeded when it could not even be
+        sent.
         """
         sender = self._running()
-        sending = self._prepare(sender, message, SendMode.ONEWAY, self.settings.send_timeout_s)
+        timeout_s = self.settings.send_timeout_s
+        if not sender.has_room:
+            timeout_s = await self._wait_room(sender, timeout_s)
+        sending = self._prepare(sender, message, SendMode.ONEWAY, timeout_s)
         if queue is not None or selector is not None or key is not None or message.sharding_key:
             _fix_queue(sending, queue, selector, key)
         sender.launch(sending)
@@ -273,16 +271,22 @@ class Producer:
             record_size(message, properties)
             for message, (_, _, properties) in zip(messages, packed, strict=True)
         ]
-        sendings: list[tuple[Sending, slice]] = []
+        sendings: list[Run] = []
+        unsent: MQError | None = None
         for run in split(sizes, self.settings.batch_bytes_max):
-            if not sender.has_room:
-                timeout = await self._wait_room(sender, timeout)
+            try:
+                if not sender.has_room:
+                    timeout = await self._wait_room(sender, timeout)
+            except LimitExceeded as error:
+                unsent = error
+                break
             sending = self._prepare_batch(sender, messages[run], packed[run], timeout)
             if queue is not None or selector is not None or key is not None:
                 _fix_queue(sending, queue, selector, key)
             sender.launch(sending)
             sendings.append((sending, run))
-        return await _batch_results(messages, [unique for unique, _, _ in packed], sendings)
+        unique_ids = [unique for unique, _, _ in packed]
+        return await batch_results(messages[0].topic, unique_ids, sendings, unsent)
 
     async def publish_queues(self, topic: str) -> list[MessageQueue]:
         """Give the queues that messages of a topic may go to, by broker and number.
@@ -412,7 +416,7 @@ class Producer:
         wrapped = wrap_namespace(namespace, topic)
         check_sendable(wrapped)
         publication = Publication(wrapped, topic, sender.chance)
-        publication.write_templates(self._group, self.settings.new_topic_queue_count)
+        publication.write_templates(self._group, self.settings)
         if namespace:
             publication.properties_end = f"{ENTRY_END}{INSTANCE_ID}{NAME_END}{namespace}"
         return publication
@@ -454,47 +458,3 @@ def _fix_queue(
     else:
         chosen_by = key if key is not None else sending.messages[0].sharding_key
         sending.chooser = lambda queues, _message: queue_of_key(queues, chosen_by)
-
-
-async def _batch_results(
-    messages: Sequence[Message], unique_ids: Sequence[str], sendings: list[tuple[Sending, slice]]
-) -> list[SendResult]:
-    """Wait for all requests of a batch; give one result for each message."""
-    answers = await asyncio.gather(
-        *(sending.future for sending, _ in sendings), return_exceptions=True
-    )
-    outcomes: list[SendResult | BaseException] = []
-    for answer, (_, run) in zip(answers, sendings, strict=True):
-        outcomes += _outcomes(answer, unique_ids[run])
-    failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
-    if not failures:
-        return [outcome for outcome in outcomes if isinstance(outcome, SendResult)]
-    for failure in failures:
-        if not isinstance(failure, MQError):
-            raise failure
-    is_unknown = any(isinstance(failure, OutcomeUnknown) for failure in failures)
-    error = BatchUnknown if is_unknown else BatchFailed
-    raise error(messages[0].topic, outcomes) from failures[0]
-
-
-def _outcomes(
-    answer: SendResult | BaseException, unique_ids: Sequence[str]
-) -> list[SendResult | BaseException]:
-    """Give what one request's answer says of each of its messages."""
-    if isinstance(answer, BaseException):
-        return [answer] * len(unique_ids)
-    offset_ids = answer.offset_id.split(",")
-    if len(offset_ids) != len(unique_ids):
-        offset_ids = [""] * len(unique_ids)  # a 5.x broker may name the whole batch only
-    return [
-        SendResult(
-            answer.status,
-            unique_id,
-            offset_id,
-            answer.queue,
-            answer.queue_offset + number,
-            answer.transaction_id,
-            answer.region_id,
-        )
-        for number, (unique_id, offset_id) in enumerate(zip(unique_ids, offset_ids, strict=True))
-    ]

@@ -30,6 +30,7 @@ class ProducerOptions(ClientOptions, total=False):
     compression: Compression
     compression_level: int
     new_topic_queue_count: int
+    unit_mode: bool
     avoids_slow_brokers: bool
     sends_in_flight_max: int
     bytes_in_flight_max: int
@@ -71,6 +72,9 @@ class ProducerSettings(ClientSettings, frozen=True, kw_only=True):
 
     new_topic_queue_count: int = 4
     """How many queues a topic gets that is made by sending to it, at most the template's."""
+
+    unit_mode: bool = False
+    """Marks the topics that are made by sending to them as those of one of the original's units."""
 
     avoids_slow_brokers: bool = False
     """Leave out brokers for a while that failed or took more than half a second to answer."""

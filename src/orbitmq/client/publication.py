@@ -11,6 +11,7 @@ Rules:
 
 import msgspec
 
+from orbitmq.client.producer_settings import ProducerSettings
 from orbitmq.client.queue_choice import Turns
 from orbitmq.client.routes import MASTER_ID, Route
 from orbitmq.client.settings import LANGUAGE
@@ -22,6 +23,7 @@ from orbitmq.world.chance import Chance
 from orbitmq.world.net import split_address
 
 VIP_PORT_DISTANCE = 2
+_BOOLS = {True: "true", False: "false"}
 
 
 class Template(msgspec.Struct, frozen=True):
@@ -45,20 +47,22 @@ class Publication:
         self.properties_end = ""
         """What the namespace adds to every message's properties."""
 
-    def write_templates(self, group: str, queue_count: int) -> None:
+    def write_templates(self, group: str, settings: ProducerSettings) -> None:
         """Prepare the three kinds of requests."""
-        self.group, self.queue_count = group, queue_count
+        self.group, self.settings = group, settings
         self.single = self._template(RequestCode.SEND_MESSAGE_V2, 0)
         self.oneway = self._template(RequestCode.SEND_MESSAGE_V2, FLAG_ONEWAY)
         self.batch = self._template(RequestCode.SEND_BATCH_MESSAGE, 0)
 
     def _template(self, code: RequestCode, flag: int) -> Template:
-        is_batch = "true" if code is RequestCode.SEND_BATCH_MESSAGE else "false"
+        is_batch = _BOOLS[code is RequestCode.SEND_BATCH_MESSAGE]
+        in_unit = _BOOLS[self.settings.unit_mode]
+        queue_count = self.settings.new_topic_queue_count
         group, topic = (name.replace("%", "%%") for name in (self.group, self.topic))
         text = (
             f'{{"code":{code.value},"extFields":{{"a":"{group}","b":"{topic}",'
-            f'"c":"{TEMPLATE_TOPIC}","d":"{self.queue_count}","e":"%d","f":"%d","g":"%d","h":"%d",'
-            f'"i":%b,"j":"0","k":"false","m":"{is_batch}"}},"flag":{flag},'
+            f'"c":"{TEMPLATE_TOPIC}","d":"{queue_count}","e":"%d","f":"%d","g":"%d","h":"%d",'
+            f'"i":%b,"j":"0","k":"{in_unit}","m":"{is_batch}"}},"flag":{flag},'
             f'"language":"{LANGUAGE}","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
             f'"version":{VERSION}}}'
         )

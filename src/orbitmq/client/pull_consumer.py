@@ -81,7 +81,12 @@ class PullConsumer:
         except BaseException:
             self._is_started = False
             raise
-        member = PullMember(instance, self._group, self._settings, self._subscriptions)
+        try:
+            member = PullMember(instance, self._group, self._settings, self._subscriptions)
+        except BaseException:
+            self._is_started = False
+            await instance.leave()
+            raise
         member.puller.filter_hooks = self._filter_hooks
         self._member = member
         try:
@@ -164,7 +169,7 @@ class PullConsumer:
 
         Before `start` it is only noted. A topic that does not exist yet is looked for until it
         does. Raises ClientStateError after `assign`, LocalProtocolError for a name or an expression
-        that cannot be, RequestFailed for SQL that a broker refuses.
+        that cannot be, RequestFailed for SQL that a broker refuses; what was before then stays.
         """
         if self._is_assigned:
             raise ClientStateError("a consumer either subscribes or assigns; this one has assigned")
@@ -172,16 +177,16 @@ class PullConsumer:
         topic = wrap_namespace(self._settings.namespace, topic)
         chosen = selector_of(selector)
         member = self._member
-        if member is not None:
-            await member.find_route(topic)
         now_ms = member.instance.clock.wall_ms() if member is not None else 1
+        if member is not None:
+            await member.check(Subscription(topic, chosen, now_ms))
         subscription = self._subscriptions.get(topic)
         if subscription is None:
             subscription = self._subscriptions[topic] = Subscription(topic, chosen, now_ms)
         else:
             subscription.change(chosen, now_ms)
         if member is not None:
-            await member.introduce(subscription)
+            await member.instance.heartbeat()
             await member.queues.pull_again(topic)
             await member.look()
 

@@ -48,7 +48,7 @@ class PullMember:
         self.group = group
         self.subscriptions = subscriptions
         self.instance = instance
-        self.puller = Puller(instance, group, unit_mode=settings.unit_mode, is_lite=True)
+        self.puller = Puller(instance, group, is_lite=True)
         self.store = settings.offset_store or _own_store(instance, group, settings)
         self.queues = PullQueues(instance, self.puller, self.store, settings)
         self._sharing = PullSharing(instance, group, settings, subscriptions, self.queues)
@@ -67,18 +67,21 @@ class PullMember:
         self.instance.add_consumer(self)
         self.instance.routes.watch(self._route_changed)
         await self.store.load()
-        for subscription in self.subscriptions.values():
-            await self.introduce(subscription)
+        for subscription in list(self.subscriptions.values()):
+            await self.check(subscription)
+        await self.instance.heartbeat()
         is_complete = await self._sharing.look()
         self._tasks.append(self.instance.spawn(self._sharing.run(is_complete=is_complete)))
         if self._settings.auto_commit:
             beat = every(self._settings.commit_interval_s, self.queues.store_by_time)
             self._tasks.append(self.instance.spawn(beat))
 
-    async def introduce(self, subscription: Subscription) -> None:
-        """Let brokers know of a subscription; a topic that does not exist yet is none of theirs."""
+    async def check(self, subscription: Subscription) -> None:
+        """Find a topic's route, and have a broker check the expression if it is SQL.
+
+        Raises RequestFailed when it is refused.
+        """
         await self.find_route(subscription.topic)
-        await self.instance.heartbeat()
         await check_expression(self.instance, self.group, subscription)
 
     async def find_route(self, topic: str) -> None:

@@ -121,7 +121,7 @@ class PullQueues:
         try:
             await self.store_done(queues)
             self._worked("offsets")
-        except MQError as error:
+        except Exception as error:  # the store may be the program's own
             self._failed("offsets", f"offsets of group {self._settings.group} wait: {error}")
 
     async def store_done(self, queues: Iterable[PulledQueue] | None = None) -> None:
@@ -172,7 +172,7 @@ class PullQueues:
                     self._from_ms,
                 )
                 break
-            except MQError as error:
+            except Exception as error:  # the store may be the program's own
                 await self._pause_after(pulled, error)
         pulled.committed = self.store.cached(pulled.queue)
         pulled.begin(offset)
@@ -216,7 +216,7 @@ class PullQueues:
         self.cache.put(pulled, result.messages, result.next_offset)
         return result.next_offset
 
-    async def _pause_after(self, pulled: PulledQueue, error: MQError) -> None:
+    async def _pause_after(self, pulled: PulledQueue, error: Exception) -> None:
         """Tell of a failure once, and wait a little (rule 3)."""
         if isinstance(error, ConnectFailed | OutcomeUnknown | BrokerNotFound):
             broker_name = pulled.queue.broker_name

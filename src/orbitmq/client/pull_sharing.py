@@ -75,11 +75,15 @@ class PullSharing:
             is_complete = True
             for topic in list(self._subscriptions):
                 is_complete &= await self._look_at(topic)
-            strangers = [
-                queue for queue in self._queues.table if queue.topic not in self._subscriptions
-            ]
-            await self._queues.remove(strangers)
+            for topic in {queue.topic for queue in self._queues.table} - set(self._subscriptions):
+                await self._leave(topic)
             return is_complete
+
+    async def _leave(self, topic: str) -> None:
+        """Give away the queues of a topic that is not subscribed any more."""
+        had = [queue for queue in self._queues.table if queue.topic == topic]
+        await self._queues.remove(had)
+        self._tell(topic, await self._shares.left(topic, had))
 
     async def _look_at(self, topic: str) -> bool:
         try:

@@ -1,6 +1,7 @@
 """Pulls: one request for the messages of one queue, and what came of it.
 
-In: a queue, an offset, a subscription. Out: a PullResult with its messages, ready for a handler.
+In: a queue, an offset, a subscription. Out: a PullResult with its messages, ready for a handler, or
+a RawPull with its records as they came.
 
 Rules:
 1. A pull goes to the member of the broker that the last answer about the queue suggested, the
@@ -27,6 +28,7 @@ from orbitmq.client.subscriptions import Subscription
 from orbitmq.errors import BrokerNotFound, ConnectFailed
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.command import Command
 from orbitmq.wire.fields import read_header
 from orbitmq.wire.headers_client import (
     PULL_COMMITS,
@@ -74,11 +76,24 @@ class PullResult(msgspec.Struct):
     messages: list[ReceivedMessage] = []
 
 
+class RawPull(msgspec.Struct):
+    """What a pull brought, with the stored records as they came: the tags are not compared."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    body: bytes = b""
+    """Stored records, back to back."""
+
+
 class PullOptions(TypedDict, total=False):
     """Keyword arguments of `Puller.pull`."""
 
     count_max: int
     """At most so many messages, 32 if not given; brokers have limits of their own."""
+    bytes_max: int | None
+    """At most so many bytes; brokers of 5.x know it."""
     commit_offset: int | None
     """Have the broker store this offset of the group by the way."""
     suspend_s: float
@@ -95,12 +110,9 @@ FilterHook = Callable[[list[ReceivedMessage], MessageQueue], list[ReceivedMessag
 class Puller:
     """Pulls for one consumer. `is_lite` marks pulls as the original's lite pull consumer does."""
 
-    def __init__(
-        self, instance: Instance, group: str, *, unit_mode: bool = False, is_lite: bool = False
-    ) -> None:
+    def __init__(self, instance: Instance, group: str, *, is_lite: bool = False) -> None:
         self.filter_hooks: list[FilterHook] = []
         """Each sees the messages of a pull and gives those that stay."""
-        self.unit_mode = unit_mode
         self._instance = instance
         self._group = group
         self._always = PULL_LITE if is_lite else 0
@@ -121,6 +133,27 @@ class Puller:
         ConnectionClosed when it does not answer, BrokerNotFound or RouteNotFound when nobody knows
         where it is.
         """
+        status, answer, found = await self._ask(queue, subscription, offset, options)
+        result = PullResult(status, found.next_begin_offset, found.min_offset, found.max_offset)
+        if status is PullStatus.FOUND:
+            result.messages = self._messages(queue, subscription, answer.body, found)
+        return result
+
+    async def pull_raw(
+        self,
+        queue: MessageQueue,
+        subscription: Subscription,
+        offset: int,
+        **options: Unpack[PullOptions],
+    ) -> RawPull:
+        """Ask for the records of a queue from `offset` on, undecoded; the errors are `pull`'s."""
+        status, answer, found = await self._ask(queue, subscription, offset, options)
+        body = answer.body if status is PullStatus.FOUND else b""
+        return RawPull(status, found.next_begin_offset, found.min_offset, found.max_offset, body)
+
+    async def _ask(
+        self, queue: MessageQueue, subscription: Subscription, offset: int, options: PullOptions
+    ) -> tuple[PullStatus, Command, PullMessageAnswer]:
         broker_id, address = await self._member(queue)
         header = self._header(queue, subscription, offset, options)
         if broker_id != MASTER_ID and header.sys_flag & PULL_COMMITS:
@@ -137,12 +170,7 @@ class Puller:
             raise
         found = read_header(PullMessageAnswer, answer.fields)
         self._suggested[queue] = found.suggested_broker_id
-        result = PullResult(
-            _STATUS_OF[answer.code], found.next_begin_offset, found.min_offset, found.max_offset
-        )
-        if result.status is PullStatus.FOUND:
-            result.messages = self._messages(queue, subscription, answer.body, found)
-        return result
+        return _STATUS_OF[answer.code], answer, found
 
     def forget(self, queue: MessageQueue) -> None:
         """Forget what is known of a queue that is another member's now."""
@@ -186,6 +214,7 @@ class Puller:
             subscription=selector.expression if sends_expression else None,
             sub_version=subscription.version,
             expression_type=selector.kind,
+            max_msg_bytes=options.get("bytes_max"),
         )
 
     def _messages(

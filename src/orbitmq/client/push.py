@@ -97,7 +97,8 @@ class PushConsumer:
         try:
             running = await self._start()
         except BaseException:
-            self._state = NEW
+            if not self._is_unwanted():
+                self._state = NEW
             raise
         self._running = running
         if self._is_unwanted():
@@ -110,12 +111,16 @@ class PushConsumer:
 
     async def _start(self) -> RunningPush:
         instance = await join(self.settings)
-        running = RunningPush(instance, self.settings, self._subscriptions)
+        running: RunningPush | None = None
         try:
+            running = RunningPush(instance, self.settings, self._subscriptions)
             await running.start(self._handler, self.consume_hooks, self.filter_hooks)
         except BaseException:
-            await running.close(is_failing=True)
-            await instance.leave()
+            try:
+                if running is not None:
+                    await running.close(is_failing=True)
+            finally:
+                await instance.leave()
             raise
         return running
 
@@ -157,14 +162,16 @@ class PushConsumer:
 
         `selector` is a tag expression (`paid || shipped`, `*` for all) or a Selector; subscribing
         again replaces it. All members of a group must subscribe to the same. Raises RequestFailed
-        when a broker refuses an SQL selector.
+        when a broker refuses an SQL selector; what was before then stays.
         """
         if self._state == CLOSED:
             raise ClientStateError("this consumer is closed; make another one")
         check_topic(topic)
-        subscription = self._want(self._wrapped(topic), selector_of(selector))
+        topic, chosen = self._wrapped(topic), selector_of(selector)
         if self._running is not None:
-            await self._running.introduce(subscription)
+            await self._running.introduce(Subscription(topic, chosen, SystemClock().wall_ms()))
+        self._want(topic, chosen)
+        if self._running is not None:
             await self._running.pulls.tell_brokers(self._subscriptions)
             self._running.rebalance_soon()
 
@@ -175,14 +182,13 @@ class PushConsumer:
             await self._running.pulls.tell_brokers(self._subscriptions)
             self._running.rebalance_soon()
 
-    def _want(self, topic: str, selector: Selector) -> Subscription:
+    def _want(self, topic: str, selector: Selector) -> None:
         now_ms = SystemClock().wall_ms()
         subscription = self._subscriptions.get(topic)
         if subscription is None:
-            subscription = self._subscriptions[topic] = Subscription(topic, selector, now_ms)
+            self._subscriptions[topic] = Subscription(topic, selector, now_ms)
         elif subscription.selector != selector:
             subscription.change(selector, now_ms)
-        return subscription
 
     def _wrapped(self, name: str) -> str:
         return wrap_namespace(self.settings.namespace, name)

@@ -88,7 +88,7 @@ class RunningPush:
             )
         self.commits = Commits(store, is_shared=not settings.is_broadcasting)
         self.rebalancing = Rebalancing(instance, self.group, settings, subscriptions, self.commits)
-        self.puller = Puller(instance, self.group, unit_mode=settings.unit_mode)
+        self.puller = Puller(instance, self.group)
         self.pulls = PushPulls(instance, self.puller, settings, self.commits, self.figures)
         make = OrderlyConsumption if settings.is_orderly else ConcurrentConsumption
         self.consumption: OrderlyConsumption | ConcurrentConsumption = make(
@@ -108,6 +108,7 @@ class RunningPush:
         self.rebalancing.begin = self.pulls.start
         self.rebalancing.forget = self.puller.forget
         self.rebalancing.changed = self._queues_changed
+        self.rebalancing.dropped = self._queues_dropped
 
     # --- life ---
 
@@ -223,7 +224,11 @@ class RunningPush:
 
     async def _renew_locks(self) -> None:
         while True:
-            is_complete = await self.rebalancing.renew_locks()
+            is_complete = False
+            try:
+                is_complete = await self.rebalancing.renew_locks()
+            except Exception:  # of an RPC hook, or a bug: without locks nothing is consumed
+                log.exception("locks of group %s could not be renewed for now", self.group)
             await asyncio.sleep(RENEW_S if is_complete else RENEW_AGAIN_S)
 
     # --- changes ---
@@ -235,6 +240,10 @@ class RunningPush:
     def _offset_moved(self, process_queue: ProcessQueue, offset: int) -> None:
         process_queue.drop()  # at once: another pull would commit the offset that is wrong
         self.instance.spawn(self.rebalancing.go_on_at({process_queue.queue: offset}))
+
+    def _queues_dropped(self) -> None:
+        if self.iteration is not None:
+            self.iteration.withdraw_dropped()
 
     def _queues_changed(
         self, topic: str, queues: list[MessageQueue], mine: list[MessageQueue]

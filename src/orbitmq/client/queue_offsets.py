@@ -71,10 +71,24 @@ async def earliest_store_ms(
 
 
 async def group_offset(
-    instance: Instance, group: str, queue: MessageQueue, timeout_s: float | None = None
+    instance: Instance,
+    group: str,
+    queue: MessageQueue,
+    timeout_s: float | None = None,
+    *,
+    zero_if_young: bool = True,
 ) -> int | None:
-    """Give where a group is in a queue, as its broker has it; None when it has nothing."""
-    header = QueryConsumerOffset(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id)
+    """Give where a group is in a queue, as its broker has it; None when it has nothing.
+
+    Brokers say 0 for a group that has nothing in a young queue. Without `zero_if_young` those of
+    5.x say that it has nothing; those of 4.9 do not know the difference.
+    """
+    header = QueryConsumerOffset(
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        set_zero_if_not_found=None if zero_if_young else False,
+    )
     answer = await instance.remote.ask(
         await instance.routes.address(queue),
         request(RequestCode.QUERY_CONSUMER_OFFSET, header),

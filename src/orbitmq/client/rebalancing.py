@@ -15,7 +15,8 @@ Rules:
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from typing import Any
 
 from orbitmq.client.committing import Commits
 from orbitmq.client.consumer_settings import from_ms
@@ -60,6 +61,8 @@ class Rebalancing:
         """Called with a queue that has become ours."""
         self.changed: Changed = lambda _topic, _all, _mine: None
         """Called with a topic, all its queues and ours, when ours have changed."""
+        self.dropped: Callable[[], None] = lambda: None
+        """Called when queues were dropped."""
         self.forget: Callable[[MessageQueue], None] = lambda _queue: None
         """Called with a queue that is not ours any more."""
         self._instance = instance
@@ -113,11 +116,16 @@ class Rebalancing:
             except Exception:  # a strategy of the program's own, or a bug: other topics go on
                 is_complete = False
                 log.exception("sharing the queues of topic %s failed; they stay", topic)
-        unsubscribed = [
-            each for queue, each in self.table.items() if queue.topic not in self._subscriptions
-        ]
-        await self._lose(unsubscribed)
+        for topic in {queue.topic for queue in self.table} - set(self._subscriptions):
+            await self._leave_topic(topic)
         return is_complete
+
+    async def _leave_topic(self, topic: str) -> None:
+        """Give away the queues of a topic that is not subscribed any more."""
+        lost = {queue: each for queue, each in self.table.items() if queue.topic == topic}
+        await self._lose(list(lost.values()))
+        share = await self._shares.left(topic, lost)
+        self._tell_changed(topic, share.queues, [])
 
     def _tell(self, topic: str, error: MQError) -> None:
         if topic in self._troubled or (is_retry_topic(topic) and isinstance(error, RouteNotFound)):
@@ -201,13 +209,13 @@ class Rebalancing:
             self._drop(each)
         if not process_queues:
             return
+        self.dropped()
         if self.locks is not None:
             for each in process_queues:
-                self._begin_release(each)
+                self._begin_release(self._release(each))
             return
-        await self._commits.commit(process_queues, is_last=True)
-        for each in process_queues:
-            self._left(each)
+        # A close in between waits for it as well.
+        await asyncio.shield(self._begin_release(self._release_all(process_queues)))
 
     def _drop(self, process_queue: ProcessQueue) -> None:
         process_queue.drop()
@@ -219,10 +227,18 @@ class Rebalancing:
         self._commits.store.remove(process_queue.queue)
         self.forget(process_queue.queue)
 
-    def _begin_release(self, process_queue: ProcessQueue) -> None:
-        release = self._instance.spawn(self._release(process_queue))
+    def _begin_release(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        release = self._instance.spawn(work)
         self._releases.add(release)
         release.add_done_callback(self._releases.discard)
+        return release
+
+    async def _release_all(self, process_queues: Collection[ProcessQueue]) -> None:
+        try:
+            await self._commits.commit(process_queues, is_last=True)
+        finally:
+            for each in process_queues:
+                self._left(each)
 
     async def _release(self, process_queue: ProcessQueue) -> None:
         """Give an orderly queue away when its handler has come to an end (rule 3)."""
@@ -230,6 +246,7 @@ class Rebalancing:
             await process_queue.wait_unhandled()
             if process_queue.locked_until_s is not None:
                 await self._commits.commit([process_queue], is_last=True)
+                process_queue.locked_until_s = None  # a renewal now would take it again
                 if self.locks is not None:
                     await self.locks.unlock([process_queue.queue])
         finally:
@@ -242,6 +259,7 @@ class Rebalancing:
         hit = [each for queue, each in self.table.items() if queue in offsets]
         for each in hit:
             self._drop(each)
+        self.dropped()
         await asyncio.gather(*(self._move(each, offsets[each.queue]) for each in hit))
         self.soon()
 
@@ -257,7 +275,8 @@ class Rebalancing:
 
     async def renew_locks(self) -> bool:
         """Renew the locks of all queues; give whether all brokers answered (orderly)."""
-        held = [*self.table.values(), *self.leaving.values()]
+        ours = [*self.table.values(), *self.leaving.values()]
+        held = [each for each in ours if each.locked_until_s is not None]
         if self.locks is None or not held:
             return True
         asked_s = self._clock.monotonic_s()
@@ -278,7 +297,8 @@ class Rebalancing:
             process_queue.locked_until_s = None
             if self.table.get(process_queue.queue) is process_queue:
                 self._drop(process_queue)
-                self._begin_release(process_queue)
+                self.dropped()
+                self._begin_release(self._release(process_queue))
             self.soon()
 
     # --- the end ---

@@ -119,12 +119,6 @@ class Remote:
             after(address, request, answer)
         return answer
 
-    async def tell(self, address: str, request: Command) -> None:
-        """Send a one-way request; raises ConnectFailed when it cannot be sent."""
-        for before in self.before_request:
-            before(address, request)
-        await self.peer(address).send_oneway(request)
-
     def forget(self, addresses: Iterable[str]) -> None:
         """Close the connections to addresses that nobody needs any more."""
         self._gone = [peer for peer in self._gone if not peer.is_gone]
@@ -134,13 +128,8 @@ class Remote:
                 peer.close()
                 self._gone.append(peer)
 
-    @property
-    def addresses(self) -> set[str]:
-        """Give the addresses that have been used."""
-        return set(self._peers)
-
     def idle_addresses(self) -> set[str]:
-        """Give those of them at which nobody waits for an answer."""
+        """Give the addresses that have been used and at which nobody waits for an answer."""
         return {address for address, peer in self._peers.items() if not peer.is_awaited}
 
     async def close(self) -> None:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from orbitmq.client.broker_directory import BrokerDirectory
 from orbitmq.client.name_servers import NameServers
 from orbitmq.client.remote import failure_of, request
 from orbitmq.errors import (
@@ -43,7 +44,6 @@ log = logging.getLogger(__name__)
 ROUTE_TIMEOUT_S = 3.0
 MASTER_ID = 0
 PERM_WRITE, PERM_READ = 2, 4
-TEMPLATE_QUEUE_COUNT = 4
 
 Changed = Callable[[str], None]
 
@@ -75,7 +75,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 class Routes:
     """The routes that one client uses."""
 
-    def __init__(self, name_servers: NameServers) -> None:
+    def __init__(self, name_servers: NameServers | BrokerDirectory) -> None:
         self._name_servers = name_servers
         self._routes: dict[str, Route] = {}
         self._asking: dict[str, asyncio.Task[Route]] = {}

@@ -45,11 +45,6 @@ class SendContext(msgspec.Struct, kw_only=True):
     error: Exception | None = None
     memo: dict[str, object] = {}
 
-    @property
-    def is_delayed(self) -> bool:
-        """Whether the message has a delay level."""
-        return self.messages[0].delay_level > 0
-
 
 class SendHook(Protocol):
     """What a program adds to `producer.send_hooks`."""

@@ -109,9 +109,8 @@ class Sender:
             self._wanting.append(turn)
             try:
                 await turn
-            except asyncio.CancelledError:
-                self._tell_room()  # ours may have been told to somebody who is gone
-                raise
+            finally:
+                self.loop.call_soon(self._tell_room)  # there may be more, or we may not use ours
 
     def _tell_room(self) -> None:
         while self._wanting and self.has_room:
@@ -312,7 +311,13 @@ class Sender:
         self._refresh_soon(sending.publication)
         self._attempt_failed(sending, error, may_retry=True)
 
-    def not_sent(self, sending: Sending, error: MQError | None) -> None:
+    def spoiled(self, sending: Sending, error: Exception) -> None:
+        """Take what an RPC hook raised at an answer: that is what the program gets."""
+        self._run_after(sending, None, error)
+        self._release(sending)
+        _give(sending, error)
+
+    def not_sent(self, sending: Sending, error: Exception | None) -> None:
         """Learn that there was no route or no connection; `error` None: not in time."""
         if sending.address:
             if error is None:
@@ -325,7 +330,7 @@ class Sender:
             topic = sending.publication.public_topic
             error = ConnectFailed(f"no route for topic {topic} within {sending.timeout_s:g} s")
         self._release(sending)
-        _give(sending, _failure(sending) if sending.attempts else error)
+        _give(sending, _outcome(sending) if sending.attempts else error)
 
     # --- the end of an attempt, and of all ---
 
@@ -341,10 +346,7 @@ class Sender:
             self.dispatch(sending)
             return
         self._release(sending)
-        if sending.result is not None:
-            _give(sending, sending.result)
-        else:
-            _give(sending, _failure(sending))
+        _give(sending, _outcome(sending))
 
     def _may_go_on(self, sending: Sending) -> bool:
         return (
@@ -398,8 +400,10 @@ def _not_ok(sending: Sending, result: SendResult) -> tuple[str, Exception]:
     return sending.queue.broker_name, error
 
 
-def _failure(sending: Sending) -> Exception:
-    """Give the error that says whether a broker may have the message (rule 3)."""
+def _outcome(sending: Sending) -> SendResult | Exception:
+    """Give the error that says whether a broker may have the message (rule 3), if none has."""
+    if sending.result is not None:
+        return sending.result
     attempts = sending.attempts or []
     topic = sending.publication.public_topic
     if any(isinstance(error, UNKNOWN) for _, error in attempts):

@@ -23,7 +23,7 @@ from orbitmq.client.queue_choice import QueueSelector
 from orbitmq.client.send_hooks import SendContext, SendMode
 from orbitmq.client.send_result import STATUS_OF, SendResult
 from orbitmq.client.settings import LANGUAGE
-from orbitmq.errors import MQError, RemoteProtocolError, RequestTimeout
+from orbitmq.errors import RemoteProtocolError, RequestTimeout
 from orbitmq.net.connection import Connection, cut_next
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.codes import RequestCode
@@ -151,7 +151,7 @@ class Sending:
         """Go on: route or connection is there."""
         self.sender.admit(self)
 
-    def refused(self, error: MQError | None) -> None:
+    def refused(self, error: Exception | None) -> None:
         """Learn that route or connection could not be had, or not in time."""
         self.sender.not_sent(self, error)
 
@@ -177,12 +177,13 @@ class HookedSending(Sending):
             producer_group=publication.group,
             topic=publication.topic,
             default_topic=TEMPLATE_TOPIC,
-            default_topic_queue_count=publication.queue_count,
+            default_topic_queue_count=publication.settings.new_topic_queue_count,
             queue_id=self.queue.queue_id,
             sys_flag=self.sys_flag,
             born_ms=self.born_ms,
             flag=self.flag,
             properties=self.properties,
+            unit_mode=publication.settings.unit_mode,
             batch=template.code == RequestCode.SEND_BATCH_MESSAGE,
         )
         fields = write_send(template.code, header)
@@ -195,8 +196,12 @@ class HookedSending(Sending):
 
     def answered(self, answer: Command) -> None:
         """Take an answer after the hooks have seen it."""
-        for after in self.sender.remote.after_answer:
-            after(self.address, self._request, answer)
+        try:
+            for after in self.sender.remote.after_answer:
+                after(self.address, self._request, answer)
+        except Exception as error:  # the program's own
+            self.sender.spoiled(self, error)
+            return
         super().answered(answer)
 
 

@@ -15,8 +15,9 @@ import logging
 from orbitmq.client.instance import INNER_PRODUCER_GROUP, Instance
 from orbitmq.client.message import ReceivedMessage
 from orbitmq.client.remote import request
+from orbitmq.client.routes import Route
 from orbitmq.client.settings import LANGUAGE
-from orbitmq.errors import BrokerNotFound, MQError, RouteNotFound
+from orbitmq.errors import BrokerNotFound, RouteNotFound
 from orbitmq.wire import properties as names
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.codes import RequestCode
@@ -50,7 +51,7 @@ class SendingBack:
         """Have a message come again, or with DEAD_LETTER_LEVEL never; give whether it will."""
         try:
             await self.ask_broker(message, delay_level)
-        except MQError as error:
+        except Exception as error:  # also of an RPC hook: the message must not be lost to it
             log.info(
                 "message %s of %s could not be put back by its broker (%s); sending a copy",
                 message.message_id,
@@ -87,14 +88,11 @@ class SendingBack:
     async def _send_copy(self, message: ReceivedMessage, delay_level: int) -> bool:
         try:
             route = await self._instance.routes.find(retry_topic(self._group))
-            queues = route.publish_queues
-            if not queues:
-                raise BrokerNotFound("any", route.topic)
-            queue = queues[self._instance.chance.below(len(queues))]
+            queue = self._any_queue(route)
             address = await self._instance.routes.master_address(queue)
             copy = self._copy(message, queue, delay_level)
             await self._instance.remote.ask(address, copy, timeout_s=COPY_TIMEOUT_S)
-        except MQError as error:
+        except Exception as error:
             log.warning(
                 "message %s of %s could not be returned; it is tried again here: %s",
                 message.message_id,
@@ -103,6 +101,12 @@ class SendingBack:
             )
             return False
         return True
+
+    def _any_queue(self, route: Route) -> MessageQueue:
+        queues = route.publish_queues
+        if not queues:
+            raise BrokerNotFound("any", route.topic)
+        return queues[self._instance.chance.below(len(queues))]
 
     def _copy(self, message: ReceivedMessage, queue: MessageQueue, delay_level: int) -> Command:
         is_dead = delay_level < 0

@@ -29,6 +29,7 @@ LOOKUP_VARIABLE = "NAMESRV_LOOKUP"
 class ClientOptions(TypedDict, total=False):
     """Keyword arguments that every client takes; ClientSettings says what they mean."""
 
+    brokers: str
     namespace: str
     instance_name: str
     unit_name: str
@@ -48,6 +49,9 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     namesrv: str = ""
     """Name servers, `host:port` separated by `;`. Empty: the environment's NAMESRV_ADDR, then the
     address that `namesrv_lookup` gives."""
+
+    brokers: str = ""
+    """Brokers to ask instead of name servers, `host:port` separated by `;`."""
 
     namespace: str = ""
     """Put before every topic and group, so that several users share a cluster."""

@@ -11,6 +11,7 @@ Rules:
 """
 
 import logging
+from collections.abc import Iterable
 
 import msgspec
 
@@ -60,6 +61,14 @@ class Shares:
             await self._instance.heartbeat()
             return None
         return Share(queues, self._strategy.allocate(self._group, client_id, queues, members))
+
+    async def left(self, topic: str, had: Iterable[MessageQueue]) -> Share:
+        """Give what is to be said of a topic that is not wanted any more: none of it is ours."""
+        try:
+            queues = (await self._instance.routes.find(topic)).subscribe_queues
+        except MQError:  # nobody knows it any more
+            return Share(sorted(had), [])
+        return Share(sorted(queues), [])
 
     async def _members(self, route: Route) -> list[str]:
         brokers = [data.broker_addrs for data in route.data.broker_datas if data.broker_addrs]

@@ -12,6 +12,7 @@ Rules:
 """
 
 import hashlib
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from typing import Protocol
@@ -55,7 +56,28 @@ def _place(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[
     return client_ids.index(client_id) if client_id in client_ids else None
 
 
-class Averagely:
+class _ByPlace(ABC):
+    """A strategy by which a client's share follows from its place in the list."""
+
+    def allocate(
+        self,
+        group: str,
+        client_id: str,
+        queues: Sequence[MessageQueue],
+        client_ids: Sequence[str],
+    ) -> list[MessageQueue]:
+        """Give the queues of `client_id`."""
+        place = _place(client_id, queues, client_ids)
+        return [] if place is None else self._share(place, queues, client_ids)
+
+    @abstractmethod
+    def _share(
+        self, place: int, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> list[MessageQueue]:
+        """Give the queues of the client at a place."""
+
+
+class Averagely(_ByPlace):
     """Runs of neighbouring queues, as equal as can be; the default.
 
     Seven queues for three clients: 0 1 2, 3 4, 5 6.
@@ -63,40 +85,26 @@ class Averagely:
 
     name = "AVG"
 
-    def allocate(
-        self,
-        group: str,
-        client_id: str,
-        queues: Sequence[MessageQueue],
-        client_ids: Sequence[str],
+    def _share(
+        self, place: int, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        """Give the queues of `client_id`."""
-        place = _place(client_id, queues, client_ids)
-        if place is None:
-            return []
         least, more = divmod(len(queues), len(client_ids))
         start = place * least + min(place, more)
         return list(queues[start : start + least + (place < more)])
 
 
-class AveragelyByCircle:
+class AveragelyByCircle(_ByPlace):
     """Queues dealt out one by one. Seven queues for three clients: 0 3 6, 1 4, 2 5."""
 
     name = "AVG_BY_CIRCLE"
 
-    def allocate(
-        self,
-        group: str,
-        client_id: str,
-        queues: Sequence[MessageQueue],
-        client_ids: Sequence[str],
+    def _share(
+        self, place: int, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        """Give the queues of `client_id`."""
-        place = _place(client_id, queues, client_ids)
-        return [] if place is None else list(queues[place :: len(client_ids)])
+        return list(queues[place :: len(client_ids)])
 
 
-class ConsistentHash:
+class ConsistentHash(_ByPlace):
     """Clients on a ring of hashes: when one comes or goes, the others keep most of their queues.
 
     Shares are less equal than with the other strategies. `virtual_nodes` is how often each client
@@ -110,23 +118,16 @@ class ConsistentHash:
             raise LocalProtocolError(f"virtual_nodes is {virtual_nodes}, the least is 1")
         self.virtual_nodes = virtual_nodes
 
-    def allocate(
-        self,
-        group: str,
-        client_id: str,
-        queues: Sequence[MessageQueue],
-        client_ids: Sequence[str],
+    def _share(
+        self, place: int, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        """Give the queues of `client_id`."""
-        if _place(client_id, queues, client_ids) is None:
-            return []
         ring = {
             _ring_hash(f"{each}-{number}"): each
             for each in client_ids
             for number in range(self.virtual_nodes)
         }
         nodes = sorted(ring)
-        return [queue for queue in queues if ring[_next_node(nodes, queue)] == client_id]
+        return [queue for queue in queues if ring[_next_node(nodes, queue)] == client_ids[place]]
 
 
 def _next_node(nodes: list[int], queue: MessageQueue) -> int:
@@ -164,7 +165,7 @@ class ByConfig:
         return list(self.queues)
 
 
-class ByMachineRoom:
+class ByMachineRoom(_ByPlace):
     """Queues of brokers in some machine rooms; brokers there are called `room@name`."""
 
     name = "MACHINE_ROOM"
@@ -172,17 +173,9 @@ class ByMachineRoom:
     def __init__(self, rooms: Collection[str]) -> None:
         self.rooms = frozenset(rooms)
 
-    def allocate(
-        self,
-        group: str,
-        client_id: str,
-        queues: Sequence[MessageQueue],
-        client_ids: Sequence[str],
+    def _share(
+        self, place: int, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        """Give the queues of `client_id`."""
-        place = _place(client_id, queues, client_ids)
-        if place is None:
-            return []
         near = [queue for queue in queues if self._is_in_rooms(queue)]
         least, more = divmod(len(near), len(client_ids))
         own = near[place * least : (place + 1) * least]

@@ -12,8 +12,6 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
-from orbitmq.errors import MQError
-
 STEP_S = 0.05
 """So often those who wait are looked at; a deadline is noticed late by that much."""
 
@@ -27,7 +25,7 @@ class Waiter(Protocol):
         """Go on: the gate is open."""
         ...
 
-    def refused(self, error: MQError | None) -> None:
+    def refused(self, error: Exception | None) -> None:
         """Learn that it stays shut, and why; None: the time is up."""
         ...
 
@@ -46,7 +44,7 @@ class Waits:
     def add(
         self, gate: str, waiter: Waiter, opening: Callable[[], Coroutine[Any, Any, object]]
     ) -> None:
-        """Have somebody wait; the first at a gate has it opened. `opening` raises MQError."""
+        """Have somebody wait; the first at a gate has it opened. What `opening` raises refuses."""
         waiting = self._waiting.get(gate)
         if waiting is None:
             waiting = self._waiting[gate] = []
@@ -55,7 +53,7 @@ class Waits:
             task.add_done_callback(self._tasks.discard)
         waiting.append(waiter)
 
-    async def close(self, error: MQError) -> None:
+    async def close(self, error: Exception) -> None:
         """Refuse all who wait; returns when no task is left."""
         tasks = list(self._tasks)
         for task in tasks:
@@ -75,13 +73,11 @@ class Waits:
         finally:
             opened.cancel()
         error = opened.exception()
-        if error is not None and not isinstance(error, MQError):
-            raise error
         for waiter in self._waiting.pop(gate):
-            if error is None:
-                waiter.admitted()
-            else:
+            if isinstance(error, Exception):  # also what a hook of the program's own raises
                 waiter.refused(error)
+            else:
+                waiter.admitted()
 
     def _refuse_late(self, gate: str) -> None:
         now_s = self._loop.time()

@@ -6,7 +6,9 @@ will be chosen here and pass the same tests.
 """
 
 from orbitmq.core.plain import (
-    BatchEntry,
+    ID_END,
+    BatchColumns,
+    BatchStamp,
     Gathered,
     PullStatus,
     ReadResult,
@@ -15,6 +17,7 @@ from orbitmq.core.plain import (
     append_batch,
     gather,
     handle_one_read,
+    leading_ids,
     stored_properties,
 )
 from orbitmq.core.plain_walk import Walked, is_end_of_file, record_at, walk_records
@@ -29,7 +32,9 @@ from orbitmq.core.state import (
 )
 
 __all__ = [
-    "BatchEntry",
+    "ID_END",
+    "BatchColumns",
+    "BatchStamp",
     "CoreState",
     "Gathered",
     "Got",
@@ -47,6 +52,7 @@ __all__ = [
     "gather",
     "handle_one_read",
     "is_end_of_file",
+    "leading_ids",
     "record_at",
     "stored_properties",
     "walk_records",

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from orbitmq.core.plain_append import BatchEntry, Stamp, append, append_batch, stored_properties
+from orbitmq.core.plain_append import Stamp, append, stored_properties
+from orbitmq.core.plain_batch import ID_END, BatchColumns, BatchStamp, append_batch, leading_ids
 from orbitmq.core.plain_gather import Gathered, PullStatus, gather
 from orbitmq.core.plain_known import LEARNING_COST, PREFIXES, learn, take_known
 from orbitmq.core.state import CoreState, Origin, Queue, Subscription
@@ -33,7 +34,9 @@ from orbitmq.wire.properties import PROPERTIES_SIZE_MAX
 from orbitmq.wire.sysflag import SENDER_BITS
 
 __all__ = [
-    "BatchEntry",
+    "ID_END",
+    "BatchColumns",
+    "BatchStamp",
     "Gathered",
     "PullStatus",
     "ReadResult",
@@ -42,6 +45,7 @@ __all__ = [
     "append_batch",
     "gather",
     "handle_one_read",
+    "leading_ids",
     "stored_properties",
 ]
 

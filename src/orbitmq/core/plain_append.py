@@ -6,10 +6,10 @@ Rules:
 1. Nothing is written here: the record, its queue entry and what the key index needs are staged,
    and the store writes once a turn.
 2. A record never spans files: what does not fit is preceded by a blank record that fills the file.
-3. Everything that appends, hot or not, comes through `append`; only `plain_known` stages by itself.
+3. Everything that appends, hot or not, comes through `append`; only `plain_known` and `plain_batch`
+   stage by themselves.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from orbitmq.core.checksum import crc32
@@ -33,10 +33,6 @@ class Stamp(NamedTuple):
     tags_code: int
 
 
-BatchEntry = tuple[Stamp, bytes, bytes]
-"""One message of a batch: its numbers, body and properties."""
-
-
 def append(
     tail: LogTail,
     queue: Queue,
@@ -56,7 +52,7 @@ def append(
     left = tail.file_size - log_offset % tail.file_size
     if size + BLANK_SIZE > left:
         ensure(size + BLANK_SIZE <= tail.file_size, "a record fits a log file")
-        _roll(tail, left)
+        roll(tail, left)
         log_offset += left
     queue_offset = 0 if sys_flag & OUTSIDE_QUEUE else queue.next_offset
     head = origin.pack(
@@ -96,25 +92,7 @@ def append(
     return log_offset
 
 
-def append_batch(
-    tail: LogTail, queue: Queue, origin: Origin, messages: Sequence[BatchEntry]
-) -> list[int]:
-    """Stage several messages for one queue back to back and give their log offsets.
-
-    They go into one file: what does not fit the present one moves to the next as a whole.
-    """
-    around = origin.fixed_size + len(queue.topic_field)
-    size = sum(around + len(body) + len(properties) for _, body, properties in messages)
-    left = tail.file_size - tail.end_offset % tail.file_size
-    if size + BLANK_SIZE > left:
-        ensure(size + BLANK_SIZE <= tail.file_size, "a batch fits a log file")
-        _roll(tail, left)
-    return [
-        append(tail, queue, origin, stamp, body, properties) for stamp, body, properties in messages
-    ]
-
-
-def _roll(tail: LogTail, left: int) -> None:
+def roll(tail: LogTail, left: int) -> None:
     """Stage a blank record that fills the file: size, magic, zeros."""
     tail.staged += encode_blank(left).ljust(left, b"\0")
     tail.end_offset += left

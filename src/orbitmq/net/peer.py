@@ -13,8 +13,6 @@ Rules:
 import asyncio
 from collections.abc import Callable
 
-import msgspec
-
 from orbitmq.errors import ConnectFailed, ConnectionClosed
 from orbitmq.metrics import Registry
 from orbitmq.net.connection import Connection, Handler, ReadFrames, cut_next
@@ -22,7 +20,7 @@ from orbitmq.net.dispatch import Dispatcher
 from orbitmq.net.limits import Limits
 from orbitmq.net.turn import Turn
 from orbitmq.net.watch import Watch
-from orbitmq.wire.command import FLAG_ONEWAY, Command
+from orbitmq.wire.command import Command
 from orbitmq.world.net import dial, split_address
 from orbitmq.world.tls import ClientTls
 
@@ -76,12 +74,6 @@ class Peer:
         deadline_s = loop.time() + timeout_s
         connection = await self.connect(timeout_s)
         return await connection.call(request, deadline_s - loop.time())
-
-    async def send_oneway(self, request: Command) -> None:
-        """Send a request that gets no answer; raises ConnectFailed when it cannot be sent."""
-        connection = await self.connect(self._watch.limits.connect_s)
-        flag = request.flag | FLAG_ONEWAY
-        connection.send_command(msgspec.structs.replace(request, flag=flag))
 
     def close(self) -> None:
         """End the connection and dial no more."""

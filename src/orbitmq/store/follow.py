@@ -12,7 +12,7 @@ Rules:
 from collections.abc import Sequence
 from functools import lru_cache
 
-from orbitmq.core import Walked
+from orbitmq.core import ID_END, Walked, leading_ids
 from orbitmq.wire.expression import CACHED_TAG_CHARS_MAX, tag_code
 from orbitmq.wire.names import SCHEDULE_TOPIC
 from orbitmq.wire.properties import DELAY, TAGS, parse_properties
@@ -64,6 +64,16 @@ def properties_code(properties: bytes) -> int:
     if is_odd or not 0 < len(tag) <= CACHED_TAG_CHARS_MAX or _NAME_END in tag:
         return tag_code(parse_properties(properties).get(TAGS, ""))
     return _code_of(tag)
+
+
+def properties_codes(texts: Sequence[bytes]) -> list[int]:
+    """Give the codes of many properties strings; what is alike in them is looked at once.
+
+    Those of one sender begin with the message's id and are mostly alike behind it.
+    """
+    parts = [text[ID_END:] for text in texts] if leading_ids(texts) else texts
+    known = {part: properties_code(part) for part in set(parts)}
+    return [known[part] for part in parts]
 
 
 @lru_cache(maxsize=4_096)

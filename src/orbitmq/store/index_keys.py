@@ -17,6 +17,7 @@ Rules:
 
 import struct
 from collections.abc import Sequence
+from itertools import chain, repeat
 
 from orbitmq.wire.java import index_hash, string_hash
 from orbitmq.wire.properties import (
@@ -44,11 +45,14 @@ WORDS_MAX = 64
 _UNIQ_MARK = (UNIQ_KEY + NAME_END).encode()
 _KEYS_MARK = (KEYS + NAME_END).encode()
 _MARK_SIZE = len(_UNIQ_MARK)
+_NEXT_KEYS = (ENTRY_END + KEYS + NAME_END).encode()
+_NEXT_KEYS_SIZE = len(_NEXT_KEYS)
 _NAME_END = NAME_END.encode()
 _END = ENTRY_END.encode()
 _END_BYTE = ord(ENTRY_END)
 _KEY_SIZE = 32
 """Unique ids have so many characters, and words up to so many are hashed together with others."""
+_ID_END = _MARK_SIZE + _KEY_SIZE
 _NO_KEY = bytes(_KEY_SIZE)
 _SEPARATOR = KEY_SEPARATOR.encode()
 _MASK = 0xFFFFFFFF
@@ -94,6 +98,9 @@ class KeyHasher:
         ids = b"".join(texts)
         cut = None
         if _NAME_END in ids or set(map(len, texts)) != {_KEY_SIZE}:
+            words = _one_word_each(texts)
+            if words is not None:
+                return self._paired(messages, words)
             cut = _cut(texts)
             ids = b"".join(cut.ids)
         if not ids.isascii():
@@ -113,6 +120,37 @@ class KeyHasher:
             )
             for (topic, log_offset, store_ms, _), key in zip(messages, hashes, strict=True)
         ]
+
+    def _paired(self, messages: Sequence[Keyed], words: Sequence[bytes]) -> list[Row]:
+        """Give the rows of messages that have an id at their beginning and one word each."""
+        ids = _hashes(b"".join([message[3][_MARK_SIZE:_ID_END] for message in messages]))
+        of_words = _hashes(b"".join([word.rjust(_KEY_SIZE, b"\0") for word in words]))
+        topics = {topic: self._topic_hash(topic) for topic in {one[0] for one in messages}}
+        power = _POWERS[_KEY_SIZE]
+        by_id = [
+            # As _absolute does it, here and below: see _batch.
+            (
+                value
+                if (value := (topics[topic] * power + key) & _MASK) <= _INT_MAX
+                else -value & _INT_MAX,
+                log_offset,
+                store_ms,
+            )
+            for (topic, log_offset, store_ms, _), key in zip(messages, ids, strict=True)
+        ]
+        by_word = [
+            (
+                value
+                if (value := (topics[topic] * _POWERS[size] + key) & _MASK) <= _INT_MAX
+                else -value & _INT_MAX,
+                log_offset,
+                store_ms,
+            )
+            for (topic, log_offset, store_ms, _), key, size in zip(
+                messages, of_words, map(len, words), strict=True
+            )
+        ]
+        return list(chain.from_iterable(zip(by_id, by_word, strict=True)))
 
     def _mixed(self, messages: Sequence[Keyed], cut: _Cut, hashes: Sequence[int]) -> list[Row]:
         """Give the rows of messages of which some have KEYS and some need care."""
@@ -158,6 +196,32 @@ class KeyHasher:
 
 def _is_id(text: bytes) -> bool:
     return len(text) == _KEY_SIZE and _NAME_END not in text
+
+
+def _one_word_each(texts: Sequence[bytes]) -> list[bytes] | None:
+    """Give the one word of each message's KEYS; None when one of them is any different.
+
+    Each begins with its id and has KEY twice: in that name, and in KEYS at the start of an entry.
+    """
+    if (
+        set(map(bytes.count, texts, repeat(b"KEY"))) != {2}
+        or not all(map(bytes.startswith, texts, repeat(_UNIQ_MARK)))
+        or set(map(bytes.find, texts, repeat(_END), repeat(_MARK_SIZE))) != {_ID_END}
+    ):
+        return None
+    starts = [at + _NEXT_KEYS_SIZE for at in map(bytes.find, texts, repeat(_NEXT_KEYS))]
+    ends = list(map(bytes.find, texts, repeat(_END), starts))
+    if min(starts) < _ID_END or min(ends) < 0:
+        return None
+    words = [text[start:end] for text, start, end in zip(texts, starts, ends, strict=True)]
+    sizes = set(map(len, words))
+    all_words = b"".join(words)
+    is_usual = min(sizes) > 0 and max(sizes) <= _KEY_SIZE and _SEPARATOR not in all_words
+    return words if is_usual and all_words.isascii() and _are_ascii_ids(texts) else None
+
+
+def _are_ascii_ids(texts: Sequence[bytes]) -> bool:
+    return b"".join([text[_MARK_SIZE:_ID_END] for text in texts]).isascii()
 
 
 def _cut(texts: Sequence[bytes]) -> _Cut:

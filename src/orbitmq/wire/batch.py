@@ -12,7 +12,7 @@ Rules:
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from orbitmq.errors import LocalProtocolError, RemoteProtocolError
@@ -20,9 +20,9 @@ from orbitmq.wire.properties import PROPERTIES_SIZE_MAX
 
 _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">iiiii")  # total size, magic, CRC, flag, body size
+_READ_HEAD = struct.Struct(">i8xii")  # the same without magic and CRC: rule 2
 _PROPERTIES_SIZE = struct.Struct(">h")
 MESSAGE_SIZE_MIN = _HEAD.size + _PROPERTIES_SIZE.size
-_TORN = (0, 0, 0, 0, 0)
 
 
 class BatchMessage(NamedTuple):
@@ -31,6 +31,18 @@ class BatchMessage(NamedTuple):
     body: bytes
     properties: bytes = b""
     flag: int = 0
+
+
+class Batch(NamedTuple):
+    """The messages of a batch by columns: one of each is a message, in the order they came."""
+
+    bodies: list[bytes]
+    properties: list[bytes]
+    flags: list[int]
+
+    def messages(self) -> Iterator[BatchMessage]:
+        """Give them one by one."""
+        return map(BatchMessage, self.bodies, self.properties, self.flags)
 
 
 def encode_batch(messages: Iterable[BatchMessage]) -> bytes:
@@ -70,34 +82,42 @@ def count_batch(data: bytes, count_max: int) -> int:
     return count
 
 
-def decode_batch(data: bytes) -> list[BatchMessage]:
-    """Give the messages of a batch body; raises RemoteProtocolError when one is torn."""
+def decode_batch(data: bytes) -> Batch:
+    """Give the messages of a batch body; raises RemoteProtocolError when one is torn.
+
+    A batch has thousands of them: an object for each would cost as much as all else.
+    """
     if not data:
         raise RemoteProtocolError("batch", "the batch holds no message")
-    messages: list[BatchMessage] = []
+    bodies, properties, flags = list[bytes](), list[bytes](), list[int]()
+    read_head, read_size, head_size = (
+        _READ_HEAD.unpack_from,
+        _PROPERTIES_SIZE.unpack_from,
+        _HEAD.size,
+    )
     start, end = 0, len(data)
     while start < end:
         left = end - start
-        size, _, _, flag, body_size = (
-            _HEAD.unpack_from(data, start) if left >= MESSAGE_SIZE_MIN else _TORN
-        )
+        if left < MESSAGE_SIZE_MIN:
+            raise _misfit(0, start, left)
+        size, flag, body_size = read_head(data, start)
         if not MESSAGE_SIZE_MIN <= size <= left:
             raise _misfit(size, start, left)
-        body_start = start + _HEAD.size
+        body_start = start + head_size
         body_end = body_start + body_size
+        properties_start = body_end + 2
         start += size
-        if body_size < 0 or body_end + _PROPERTIES_SIZE.size > start:
+        if body_size < 0 or properties_start > start:
             raise RemoteProtocolError("batch", f"body of {body_size} bytes in a message of {size}")
-        (properties_size,) = _PROPERTIES_SIZE.unpack_from(data, body_end)
-        properties_start = body_end + _PROPERTIES_SIZE.size
+        (properties_size,) = read_size(data, body_end)
         if properties_start + properties_size != start:
             raise RemoteProtocolError(
                 "batch", f"properties of {properties_size} bytes at {properties_start} miss the end"
             )
-        # BatchMessage(...) would cost three times as much, and a batch has thousands.
-        fields = (data[body_start:body_end], data[properties_start:start], flag)
-        messages.append(tuple.__new__(BatchMessage, fields))
-    return messages
+        bodies.append(data[body_start:body_end])
+        properties.append(data[properties_start:start])
+        flags.append(flag)
+    return Batch(bodies, properties, flags)
 
 
 def _misfit(size: int, start: int, left: int) -> RemoteProtocolError:

@@ -48,20 +48,15 @@ def read_header(header_type: type[H], fields: dict[str, str]) -> H:
 
 def write_header(header: Header) -> dict[str, str]:
     """Give a typed header as text fields; what is None is left out."""
-    wire_names = header.__struct_encode_fields__
-    values = (getattr(header, name) for name in header.__struct_fields__)
-    return {
-        name: _text(value)
-        for name, value in zip(wire_names, values, strict=True)
-        if value is not None
-    }
+    values = msgspec.to_builtins(header)
+    return {name: _text(value) for name, value in values.items() if value is not None}
 
 
 def _text(value: object) -> str:
+    if type(value) is str:
+        return value
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int):
-        return str(int(value))
     return str(value)
 
 

@@ -81,11 +81,6 @@ def decode_unique_id(text: str) -> UniqueId:
     return UniqueId(unpack_ip(packed[:ip_size]), *_UNIQUE.unpack_from(packed, ip_size))
 
 
-def month_start_ms(now_ms: int, zone: tzinfo) -> int:
-    """Give when the month of `now_ms` began in `zone`."""
-    return _as_ms(_month_start(_as_time(now_ms, zone)))
-
-
 def unique_id_born_ms(unique_id: UniqueId, now_ms: int, zone: tzinfo) -> int:
     """Give when a unique id was made: in this month, or in the last if that would lie ahead."""
     start = _month_start(_as_time(now_ms, zone))

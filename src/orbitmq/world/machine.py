@@ -36,3 +36,8 @@ def boot_id() -> bytes:
         return uuid.UUID(_BOOT_ID.read_text("ascii").strip()).bytes
     except (OSError, ValueError):
         return UNKNOWN_BOOT
+
+
+def core_count() -> int:
+    """Give how many cores this process may use."""
+    return len(os.sched_getaffinity(0))

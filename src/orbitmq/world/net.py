@@ -182,6 +182,22 @@ def reachable_address(given: str) -> str:
     return (outside or addresses)[0]
 
 
+async def own_address(timeout_s: float) -> str:
+    """Give this machine's address as others see it, without holding up the loop.
+
+    It is the one that packets to others leave from; only where none leave, the machine's name is
+    asked for, in a thread and for so long at most.
+    """
+    found = _leaving_address()
+    if found is None:
+        name = "0.0.0.0"  # noqa: S104 - not bound
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                found = await loop.run_in_executor(None, reachable_address, name)
+    return found or "127.0.0.1"
+
+
 def _leaving_address() -> str | None:
     """Give the address that packets to other machines leave from; None when they cannot leave."""
     with (

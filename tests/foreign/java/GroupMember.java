@@ -13,7 +13,7 @@ import org.apache.rocketmq.common.message.MessageExt;
  *
  * In: NAMESRV TOPIC GROUP [orderly]. Out: one JSON object a line: "ready" with its client id, then
  * "received" for each message. A message whose body begins with "java-fails" is refused the first
- * time (concurrently only).
+ * time, one that begins with "java-gives-up" is made a dead letter at once (concurrently only).
  */
 public final class GroupMember {
     private GroupMember() {
@@ -33,7 +33,9 @@ public final class GroupMember {
         } else {
             consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
                 messages.forEach(GroupMember::tell);
-                return isRefused(messages.get(0)) ? ConsumeConcurrentlyStatus.RECONSUME_LATER
+                boolean isGivenUp = Stage.body(messages.get(0)).startsWith("java-gives-up");
+                context.setDelayLevelWhenNextConsume(isGivenUp ? -1 : 0);
+                return isGivenUp || isRefused(messages.get(0)) ? ConsumeConcurrentlyStatus.RECONSUME_LATER
                         : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
             });
         }

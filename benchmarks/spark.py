@@ -1,0 +1,206 @@
+"""`make bench-spark`: rows per CPU second into Spark and out of it, beside Parquet.
+
+In: options. Out: tables on standard output, progress on standard error, JSON with --json, the
+tables under "Spark" in docs/performance.md with --write. Aims are printed with what was found. The
+rules are in spark_rows.py (reads and writes) and spark_streams.py (lateness, idle query).
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyspark
+from pyspark.sql import SparkSession
+
+from benchmarks import spark_rows, spark_streams
+from benchmarks.__main__ import commit
+from benchmarks.machine import QUIET_CORES
+from benchmarks.page import PAGE, PageUnlike, replace_table, table_lines
+from benchmarks.rounds import say
+from benchmarks.servers import ServerFailed, ours
+from benchmarks.spark_cpu import Rate
+from benchmarks.spark_data import fill
+from benchmarks.spark_decode import decode_rates
+from benchmarks.spark_rows import BROKER, LOG, LOG_FOUR, SINK
+from benchmarks.spark_streams import IdleQuery, Lateness
+from orbitmq.core import append
+from orbitmq.spark import session
+
+QUIET_LIMIT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is measured."""
+
+    row_count: int = 300_000
+    rounds: int = 3
+    decode_rows: int = 200_000
+    late_count: int = 100
+    idle_s: float = 30.0
+    quiet_limit_s: float = QUIET_LIMIT_S
+
+
+WHOLE = Plan()
+QUICK = Plan(3_000, 1, 2_000, 3, 0.5, 0.0)
+
+
+@dataclass(slots=True)
+class SparkReport:
+    """Everything that one run measured."""
+
+    machine: dict[str, str | int]
+    decode: dict[str, float]
+    rates: dict[str, Rate]
+    late: Lateness
+    idle: IdleQuery
+
+    def aims(self) -> list[tuple[str, str, str, str]]:
+        """Give each aim: its name, what is aimed at, what was found, and the verdict."""
+        least = [
+            ("decode, all columns, without Spark", 1_000_000, self.decode["all columns"]),
+            ("log into Spark, all columns", 220_000, self.rates[LOG].rows_per_core_s),
+            ("log into Spark, four header columns", 1_000_000, self._rate(LOG_FOUR)),
+            ("topic into Spark through the broker", 100_000, self._rate(BROKER)),
+            ("Arrow sink through the broker", 60_000, self._rate(SINK)),
+        ]
+        rows = [
+            (name, f"at least {aim:,}/s/core", f"{found:,.0f}/s/core", _verdict(found >= aim))
+            for name, aim, found in least
+        ]
+        late, idle = self.late.half_ms, self.idle.cores
+        rows.append(
+            ("newest row to sink, half", "at most 150 ms", f"{late:.0f} ms", _verdict(late <= 150))
+        )
+        rows.append(
+            ("an idle query", "at most 0.02 cores", f"{idle:.3f} cores", _verdict(idle <= 0.02))
+        )
+        return rows
+
+    def _rate(self, name: str) -> float:
+        return self.rates[name].rows_per_core_s
+
+
+def _verdict(is_met: bool) -> str:
+    return "met" if is_met else "not met"
+
+
+def measure(spark: SparkSession, folder: Path, plan: Plan) -> SparkReport:
+    """Measure everything in a session that runs."""
+    begin_s, load_before = time.monotonic(), os.getloadavg()[0]
+    say("decoding, without Spark")
+    decode = decode_rates(plan.decode_rows)
+    with ours(folder / "broker", None) as source, ours(folder / "other", None) as sink:
+        say(f"{plan.row_count:,} messages into a topic and into Parquet")
+        place = fill(spark, source, sink, folder / "broker", plan.row_count)
+        rates = spark_rows.measure(spark, place, plan.rounds, plan.quiet_limit_s)
+        late, idle = spark_streams.measure(spark, source.namesrv, plan.late_count, plan.idle_s)
+    disturbed = sum(rate.others_cores >= QUIET_CORES for rate in rates.values())
+    machine: dict[str, str | int] = {
+        "commit": commit(),
+        "core": "plain Python" if ".plain" in append.__module__ else "compiled",
+        "Spark, Arrow, NumPy": f"{pyspark.__version__}, {pa.__version__}, {np.__version__}",
+        "Python, Java": f"{platform.python_version()}, {_java(spark)}",
+        "cores": os.cpu_count() or 1,
+        "rows of 1 KiB": f"{plan.row_count:,}",
+        "load average before": f"{load_before:.1f}",
+        "minutes": f"{(time.monotonic() - begin_s) / 60:.1f}",
+        "kinds whose round others disturbed": disturbed,
+    }
+    return SparkReport(machine, decode, rates, late, idle)
+
+
+def _java(spark: SparkSession) -> str:
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - nothing else knows its properties
+    return str(jvm.System.getProperty("java.version"))
+
+
+def tables(report: SparkReport) -> list[list[str]]:
+    """Give the tables of the page, as lines."""
+    rates = report.rates
+    return [
+        table_lines(("this run of Spark", "is"), [(k, str(v)) for k, v in report.machine.items()]),
+        table_lines(("aim, Spark", "aimed at", "this run", "so"), report.aims()),
+        table_lines(
+            ("into and out of Spark", "rows/s/core", "rows/s", "to Parquet"),
+            [_rate_cells(rates, name) for name in spark_rows.names_of(rates)],
+        ),
+        table_lines(
+            ("decode without Spark", "rows/s/core"),
+            [(name, f"{rate:,.0f}") for name, rate in report.decode.items()],
+        ),
+        table_lines(
+            ("a stream with little to do", "is"),
+            [
+                (
+                    f"newest row to sink, half of {report.late.count}",
+                    f"{report.late.half_ms:.0f} ms",
+                ),
+                ("newest row to sink, 99 %", f"{report.late.most_ms:.0f} ms"),
+                ("an idle query", f"{report.idle.cores:.3f} cores"),
+            ],
+        ),
+    ]
+
+
+def _rate_cells(rates: dict[str, Rate], name: str) -> tuple[str, ...]:
+    found = spark_rows.ratio(rates, name)
+    rate = rates[name]
+    shown = "" if found is None else f"{found:.2f}"
+    return (name, f"{rate.rows_per_core_s:,.0f}", f"{rate.rows_per_s:,.0f}", shown)
+
+
+def to_text(report: SparkReport) -> str:
+    """Give the tables to read."""
+    return "\n\n".join("\n".join(lines) for lines in tables(report)) + "\n"
+
+
+def write_page(report: SparkReport, path: Path) -> None:
+    """Replace the page's tables of Spark."""
+    text = path.read_text(encoding="utf-8")
+    for table in tables(report):
+        text = replace_table(text, table)
+    path.write_text(text, encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, and give the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.spark", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("--rows", type=int, default=WHOLE.row_count, help="rows of 1 KiB (300000)")
+    parser.add_argument("--quick", action="store_true", help="a bit of all: does it run?")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report there")
+    parser.add_argument("--write", action="store_true", help="put the tables into the page")
+    options = parser.parse_args(arguments)
+    if options.write and options.quick:
+        parser.error("--write needs a whole run")
+    plan = QUICK if options.quick else Plan(row_count=options.rows)
+    try:
+        with tempfile.TemporaryDirectory(prefix="orbitmq-bench-") as name:
+            spark = session("bench", settings={"spark.driver.memory": "1g"})
+            report = measure(spark, Path(name), plan)
+            spark.stop()
+        print(to_text(report), end="")
+        if options.json is not None:
+            options.json.write_text(json.dumps(asdict(report), indent=1) + "\n", encoding="utf-8")
+        if options.write:
+            write_page(report, PAGE)
+    except (ServerFailed, PageUnlike) as failed:
+        print(f"benchmarks: {failed}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""The columns of a message in Arrow and Spark: one table of names, types and meanings.
+
+In: which columns are wanted. Out: an Arrow schema that Spark takes as it is.
+
+Rules:
+1. COLUMNS is the one place that knows names, order and types; sources, docs and tests read it.
+2. Types are those that Spark makes of its own: no dictionaries, views, large or unsigned types.
+   Times are microseconds in UTC, though the log has milliseconds.
+3. A field that is not nullable is in every stored record.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from orbitmq.errors import SettingError
+
+
+class Column(NamedTuple):
+    """One column: its name, its type in Spark's DDL, and what it holds."""
+
+    name: str
+    ddl: str
+    meaning: str
+    is_nullable: bool = False
+
+
+COLUMNS = (
+    Column("topic", "string", "The topic the message is stored in."),
+    Column(
+        "brokerName",
+        "string",
+        "The broker of its queue; null if nobody knows it.",
+        is_nullable=True,
+    ),
+    Column("queueId", "int", "The queue's number at its broker."),
+    Column("queueOffset", "bigint", "Its place in the queue, counted from 0."),
+    Column("physicalOffset", "bigint", "Its first byte in the broker's log."),
+    Column("size", "int", "Bytes of the whole record."),
+    Column("tags", "string", "Its tag; null without one.", is_nullable=True),
+    Column(
+        "keys", "string", "Its keys with spaces between them; null without any.", is_nullable=True
+    ),
+    Column("msgId", "string", "The unique id its producer gave it.", is_nullable=True),
+    Column("properties", "map<string,string>", "All properties, system ones included."),
+    Column("body", "binary", "What was sent."),
+    Column("flag", "int", "The producer's own number."),
+    Column("sysFlag", "int", "Bits of the system: compression, transaction, host widths."),
+    Column("crc", "int", "CRC-32 of the stored body, without its highest bit."),
+    Column("bornTimestamp", "timestamp", "When the producer made it."),
+    Column("bornHost", "string", "The producer's address and port."),
+    Column("storeTimestamp", "timestamp", "When the broker stored it."),
+    Column("storeHost", "string", "The broker's address and port."),
+    Column("reconsumeTimes", "int", "How often consumers sent it back."),
+    Column("preparedTransactionOffset", "bigint", "Where its half message lies, or 0."),
+)
+
+RAW = Column("raw", "binary", "The whole record as it is stored.")
+"""A column that is there only when it is asked for; it is in no default schema."""
+
+COLUMN_OF = {column.name: column for column in COLUMNS}
+
+_ARROW_OF: dict[str, Any] = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "map<string,string>": pa.map_(pa.string(), pa.field("value", pa.string(), nullable=True)),
+}
+"""Arrow's type of each DDL type above."""
+
+
+def arrow_type(ddl: str) -> Any:
+    """Give Arrow's type of one of the DDL types in COLUMNS."""
+    return _ARROW_OF[ddl]
+
+
+def arrow_schema(names: Iterable[str] = tuple(COLUMN_OF), **other_types: str) -> Any:
+    """Give the schema of these columns, in this order.
+
+    `other_types` gives columns another DDL type: `body="string"`, `properties="string"`.
+    Raises SettingError for a name that is none of COLUMNS.
+    """
+    return pa.schema([_field(name, other_types.get(name)) for name in names])
+
+
+def _field(name: str, other_type: str | None) -> Any:
+    column = RAW if name == RAW.name else COLUMN_OF.get(name)
+    if column is None:
+        raise SettingError(f"there is no column {name!r}; there are {', '.join(COLUMN_OF)}")
+    return pa.field(name, arrow_type(other_type or column.ddl), nullable=column.is_nullable)

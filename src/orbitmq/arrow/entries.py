@@ -1,0 +1,179 @@
+"""Where the entries of many property strings lie: found for all rows of a batch together.
+
+In: properties as stored, back to back in one memory. Out: names and values of all entries by their
+places, or None when a row is not of the plain form.
+
+Rules:
+1. Plain form: name 0x01 value 0x02 …, the last 0x02 there or not, no name or value empty, no name
+   twice in a row unless in every row at the same places (so it is with messages that were sent
+   together: the last value counts), no 0x01 in a value, names in UTF-8.
+2. Most batches have the same names in the same order in every row. These are compared as a whole;
+   only where they differ is each name looked up.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from orbitmq.arrow.segments import Memory, parts
+from orbitmq.arrow.starts import Positions
+from orbitmq.wire.properties import ENTRY_END, NAME_END
+
+_NAME_END, _ENTRY_END = ord(NAME_END), ord(ENTRY_END)
+_BITS_MAX = 62
+"""So many names are told apart by the bits of one number."""
+
+
+class Entries(NamedTuple):
+    """All entries of all rows, in order."""
+
+    row_start: Positions
+    """The first entry of each row, and one behind the last."""
+    value_start: Positions
+    value_end: Positions
+    name: NDArray[Any]
+    """Numbers in `names`."""
+    names: Any
+    """Each name once, as Arrow text."""
+    is_alike: bool
+    """Whether every row has all names in the same order."""
+
+    def of_name(self, name: str) -> Positions:
+        """Give the entries of one name."""
+        number = self.names.index(name).as_py()
+        if number < 0:
+            return np.empty(0, dtype=np.int64)
+        if self.is_alike:
+            return np.arange(number, len(self.value_end), len(self.names))
+        return np.flatnonzero(self.name == number)
+
+    def rows(self, which: Positions) -> Positions:
+        """Give the rows of entries."""
+        return np.searchsorted(self.row_start, which, side="right") - 1
+
+
+class _Separators(NamedTuple):
+    """Where names end, where 0x02 is, where rows begin and end, and which rows lack the last."""
+
+    name_end: Positions
+    entry_end: Positions
+    row_begin: Positions
+    row_end: Positions
+    is_open: NDArray[np.bool_]
+
+
+def find_entries(memory: Memory, borders: Positions) -> Entries | None:
+    """Give the entries of the rows that lie between `borders`."""
+    separators = _separators(memory, borders)
+    alike = _alike_entries(memory, separators)
+    return alike if alike is not None else _other_entries(memory, separators, borders)
+
+
+def _separators(memory: Memory, borders: Positions) -> _Separators:
+    first = int(borders[0])
+    used = memory[first : borders[-1]]
+    begin, end = borders[:-1], borders[1:]
+    is_open = end > begin
+    is_open[is_open] = used[end[is_open] - 1 - first] != _ENTRY_END
+    name_end = np.flatnonzero(used == _NAME_END) + first
+    entry_end = np.flatnonzero(used == _ENTRY_END) + first
+    return _Separators(name_end, entry_end, begin, end, is_open)
+
+
+def _alike_entries(memory: Memory, found: _Separators) -> Entries | None:
+    """Give the entries if every row has the same names in the same order."""
+    rows = len(found.row_begin)
+    count, rest = divmod(len(found.name_end), max(rows, 1))
+    is_open = bool(found.is_open.all())
+    if not count or rest or len(found.entry_end) != rows * (count - is_open):
+        return None
+    ends = np.empty((rows, count), dtype=np.int64)
+    ends[:, : count - is_open] = found.entry_end.reshape(rows, count - is_open)
+    if is_open:
+        ends[:, -1] = found.row_end
+    starts = np.empty_like(ends)
+    starts[:, 0] = found.row_begin
+    np.add(ends[:, :-1], 1, out=starts[:, 1:])
+    name_ends = found.name_end.reshape(rows, count)
+    sizes = name_ends - starts
+    value_starts = name_ends + 1
+    if sizes[0].min() < 1 or not (sizes == sizes[0]).all() or not (value_starts < ends).all():
+        return None
+    if not is_open and not (ends[:, -1] + 1 == found.row_end).all():
+        return None
+    names = _common_names(memory, starts, sizes[0].tolist())
+    if names is None:
+        return None
+    row_start = np.arange(0, rows * count + 1, count)
+    number = np.tile(np.arange(count, dtype=np.int32), rows)
+    return Entries(row_start, value_starts.ravel(), ends.ravel(), number, names, is_alike=True)
+
+
+def _common_names(memory: Memory, starts: Positions, sizes: list[int]) -> Any:
+    """Give the names of the first row if all rows have them, each once; or None."""
+    names: dict[bytes, None] = {}
+    for column, size in enumerate(sizes):
+        items: NDArray[Any] = np.ndarray(
+            (len(memory) - size + 1,), dtype=f"V{size}", buffer=memory, strides=(1,)
+        )
+        found = items[starts[:, column]].view(np.uint8).reshape(-1, size)
+        if not (found == found[0]).all():
+            return None
+        names[found[0].tobytes()] = None
+    return _texts(list(names)) if len(names) == len(sizes) else None
+
+
+def _texts(names: list[bytes]) -> Any:
+    try:
+        return pa.array([name.decode() for name in names], type=pa.string())
+    except UnicodeDecodeError:
+        return None
+
+
+def _other_entries(memory: Memory, found: _Separators, borders: Positions) -> Entries | None:
+    """Give the entries of rows that differ."""
+    entry_end, entry_next = _all_ends(found)
+    if len(found.name_end) != len(entry_end):
+        return None
+    start = np.empty_like(entry_end)
+    start[1:] = entry_next[:-1]
+    start[:1] = borders[0]
+    if not ((found.name_end > start) & (found.name_end + 1 < entry_end)).all():
+        return None
+    row_start = np.searchsorted(entry_end, borders, side="right")
+    row_start[0] = 0
+    row = np.repeat(np.arange(len(borders) - 1), np.diff(row_start))
+    try:
+        names = parts(pa.py_buffer(memory), start, found.name_end).cast(pa.string())
+    except pa.ArrowInvalid:
+        return None
+    encoded = names.dictionary_encode()
+    number = encoded.indices.to_numpy(zero_copy_only=False)
+    if _has_twice(number, row, len(encoded.dictionary)):
+        return None
+    values = (found.name_end + 1, entry_end)
+    return Entries(row_start, *values, number, encoded.dictionary, is_alike=False)
+
+
+def _all_ends(found: _Separators) -> tuple[Positions, Positions]:
+    """Give where entries end, and where the next begins: a row's end ends its last entry, too."""
+    real, open_ends = found.entry_end, found.row_end[found.is_open]
+    if not len(open_ends):
+        return real, real + 1
+    # An open row ends where the next begins: a separator there is the next row's, so it comes last.
+    places = np.searchsorted(real, open_ends, side="left")
+    return np.insert(real, places, open_ends), np.insert(real + 1, places, open_ends)
+
+
+def _has_twice(names: NDArray[Any], rows: Positions, name_count: int) -> bool:
+    """Whether a row has a name twice."""
+    if not len(names):
+        return False
+    if name_count > _BITS_MAX:
+        keys = rows * name_count + names
+        return len(np.unique(keys)) != len(keys)
+    bits = np.left_shift(1, names, dtype=np.int64)
+    first = np.flatnonzero(np.diff(rows, prepend=-1))
+    return bool((np.add.reduceat(bits, first) != np.bitwise_or.reduceat(bits, first)).any())

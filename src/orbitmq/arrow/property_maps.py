@@ -1,0 +1,85 @@
+"""The properties of many records: as maps, and single ones of them as columns.
+
+In: the properties of records as stored, one binary array. Out: a map array, or text arrays.
+
+Rules:
+1. The outcome is that of `wire.properties.parse_properties`, row by row.
+2. Entries are found in all rows together (entries.py). Where one is not of the plain form, or a
+   value is not UTF-8, all rows of the batch are read one by one: right before quick.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from orbitmq.arrow.columns import arrow_type
+from orbitmq.arrow.entries import Entries, find_entries
+from orbitmq.arrow.segments import bytes_of, is_ascii, parts
+from orbitmq.wire.properties import parse_properties
+
+MAP_TYPE = arrow_type("map<string,string>")
+
+
+class Properties:
+    """The properties of one batch, read once for all columns that want them."""
+
+    def __init__(self, stored: Any, *, are_all_wanted: bool) -> None:
+        """`stored` is a binary array without nulls; `are_all_wanted` says that maps will be."""
+        self._stored = stored
+        self._memory, borders = bytes_of(stored)
+        self._dicts: list[dict[str, str]] = []
+        self._entries = find_entries(self._memory, borders)
+        self._is_ascii = is_ascii(self._memory)
+        self._values: Any = None
+        if are_all_wanted and self._entries is not None:
+            self._values = self._texts(self._entries, slice(None))
+        if self._entries is None:
+            self._read_one_by_one()
+
+    def maps(self) -> Any:
+        """Give all of them as a map array."""
+        entries = self._entries
+        if entries is None:
+            return pa.array([list(each.items()) for each in self._dicts], type=MAP_TYPE)
+        starts = pa.array(entries.row_start.astype(np.int32))
+        names = entries.names.take(pa.array(entries.name))
+        return pa.MapArray.from_arrays(starts, names, self._values)
+
+    def column(self, name: str) -> Any:
+        """Give the values of one property, null where a row has none."""
+        values, rows = self._found(name)
+        if self._entries is None:
+            return pa.array([each.get(name) for each in self._dicts], type=pa.string())
+        count = len(self._stored)
+        if len(rows) == count:
+            return values
+        places = np.full(count, -1, dtype=np.int64)
+        places[rows] = np.arange(len(rows))
+        return values.take(pa.array(places, mask=places < 0))
+
+    def _found(self, name: str) -> tuple[Any, Any]:
+        """Give the values of one property and their rows."""
+        entries = self._entries
+        if entries is None:
+            return pa.array([], type=pa.string()), np.empty(0, dtype=np.int64)
+        found = entries.of_name(name)
+        rows = found if entries.is_alike else entries.rows(found)
+        if self._values is not None:
+            return self._values.take(pa.array(found)), rows
+        return self._texts(entries, found), rows
+
+    def _texts(self, entries: Entries, which: Any) -> Any:
+        """Give values as text; where one is not, everything is read anew."""
+        begins, ends = entries.value_start[which], entries.value_end[which]
+        values = parts(pa.py_buffer(self._memory), begins, ends)
+        if self._is_ascii:
+            return values.view(pa.string())
+        try:
+            return values.cast(pa.string())
+        except pa.ArrowInvalid:
+            self._read_one_by_one()
+
+    def _read_one_by_one(self) -> None:
+        self._entries = None
+        self._dicts = [parse_properties(each) for each in self._stored.to_pylist()]

@@ -1,0 +1,180 @@
+"""Where records begin: along their sizes, or searched for in the middle of a log file.
+
+In: bytes that hold stored records, of a log file or of pull answers. Out: positions in them.
+
+Rules:
+1. A walk follows sizes and stops at the first thing that is no record; it says what that is. It
+   looks at sizes, magics and (with `base`) at what a record says of its own place, nothing else.
+2. A record that begins before `end` belongs to the walk, also when it reaches behind `end`.
+3. A search takes no magic's word for it: the record must say that it lies where it was found. So
+   bytes in a body that look like a record are passed over.
+"""
+
+import struct
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orbitmq.wire.record import BLANK_MAGIC, FIELDS, MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN
+
+Bytes = bytes | bytearray | memoryview
+Positions = NDArray[np.int64]
+Stop = Literal["end", "blank", "zero", "damage", "cut"]
+"""end: the asked end was reached. blank: the log goes on in its next file. zero: nothing was
+written here yet. cut: the record is longer than the data. damage: anything else."""
+
+COUNT_MAX = 1 << 62
+"""As many as there are."""
+
+RUN_MIN = 64
+"""Records of one size often follow each other: so many are looked at together, then more."""
+
+SEARCH_BYTES = 1 << 20
+"""How much is looked through together; memory of a file that is not needed is not touched."""
+
+_POSITIONS = {field.name: field.position for field in FIELDS}
+_PREFIX = struct.Struct(">iI")  # size, magic
+_MAGIC_AT = _POSITIONS["magic"]
+_OWN_AT = _POSITIONS["log_offset"]
+_OWN = struct.Struct(f">iI{_OWN_AT - _PREFIX.size}xq")  # size, magic, own log offset
+_MAGIC_START = MAGIC_V1.to_bytes(4, "big")[:3]
+"""Both magics begin with it."""
+
+
+class Starts(NamedTuple):
+    """Where records begin, where the walk stopped, and why there."""
+
+    positions: Positions
+    end: int
+    stop: Stop
+
+
+def walk(
+    data: Bytes,
+    begin: int = 0,
+    end: int | None = None,
+    *,
+    base: int | None = None,
+    count_max: int = COUNT_MAX,
+) -> Starts:
+    """Give the records that begin in [begin, end) of `data`, back to back, `count_max` at most.
+
+    `base` is the log offset of data[0]: then a record counts only if it says that it lies there.
+    """
+    end = len(data) if end is None else end
+    positions, following = _chain(data, begin, end, count_max)
+    count = good_count(data, positions, base)
+    if count < len(positions):
+        following = int(positions[count])
+    is_over = following >= end or count >= count_max
+    stop: Stop = "end" if is_over else stop_at(data, following)
+    return Starts(positions[:count], following, stop)
+
+
+def _chain(data: Bytes, begin: int, end: int, count_max: int) -> tuple[Positions, int]:
+    """Follow the sizes; give the positions that they lead to, and where the last one leads."""
+    memory = np.frombuffer(data, dtype=np.uint8)
+    least = len(memory) - RECORD_SIZE_MIN
+    last = min(end - 1, least)
+    if begin > last:
+        return np.empty(0, dtype=np.int64), begin
+    # Every byte begins a number here: reading one is quicker than unpacking it.
+    sizes: NDArray[Any] = np.ndarray((least + 1,), dtype=">i4", buffer=memory, strides=(1,))
+    limit = min(count_max, (last - begin) // RECORD_SIZE_MIN + 1)
+    found: list[int] = []
+    position, run = begin, RUN_MIN
+    while position <= last and len(found) < limit:
+        size = sizes.item(position)
+        if size < RECORD_SIZE_MIN:
+            break
+        run_end = position + run * size
+        if len(found) + run <= limit and run_end <= last + size:
+            if (sizes[position : run_end - size + 1 : size] == size).all():
+                found += range(position, run_end, size)
+                position, run = run_end, run * 2
+                continue
+            run = RUN_MIN
+        position = _steps(sizes, position, last, found, min(limit - len(found), RUN_MIN))
+    positions = np.array(found, dtype=np.int64)
+    if position > len(memory):
+        return positions[:-1], found[-1]
+    return positions, position
+
+
+def _steps(sizes: NDArray[Any], position: int, last: int, found: list[int], count: int) -> int:
+    """Follow `count` sizes one by one, and give where the last one leads."""
+    size_at, add = sizes.item, found.append
+    for _ in range(count):
+        size = size_at(position)
+        if size < RECORD_SIZE_MIN:
+            break
+        add(position)
+        position += size
+        if position > last:
+            break
+    return position
+
+
+def good_count(data: Bytes, positions: Positions, base: int | None) -> int:
+    """Give how many of the first positions have a magic and, with `base`, say that they are own."""
+    if not len(positions):
+        return 0
+    memory = np.frombuffer(data, dtype=np.uint8)
+    magics = _numbers_at(memory, positions + _MAGIC_AT, ">u4")
+    is_good = (magics == MAGIC_V1) | (magics == MAGIC_V2)
+    if base is not None:
+        is_good &= _numbers_at(memory, positions + _OWN_AT, ">i8") == positions + base
+    return len(positions) if is_good.all() else int(np.argmin(is_good))
+
+
+def _numbers_at(memory: NDArray[np.uint8], places: Positions, kind: str) -> NDArray[Any]:
+    size = np.dtype(kind).itemsize
+    shape = (len(memory) - size + 1,)
+    numbers: NDArray[Any] = np.ndarray(shape, dtype=kind, buffer=memory, strides=(1,))
+    return numbers[places]
+
+
+def stop_at(data: Bytes, position: int) -> Stop:
+    """Say what lies where no whole record begins."""
+    left = len(data) - position
+    if left < _PREFIX.size:
+        return "zero" if not any(data[position:]) else "cut"
+    size, magic = _PREFIX.unpack_from(data, position)
+    if magic == BLANK_MAGIC:
+        return "blank"
+    if size == 0 and magic == 0:
+        return "zero"
+    is_record = size >= RECORD_SIZE_MIN and magic in (MAGIC_V1, MAGIC_V2)
+    return "cut" if is_record and size > left else "damage"
+
+
+def resync(data: Bytes, begin: int, base: int, end: int | None = None) -> int | None:
+    """Give the first position in [begin, end) where a record says that it lies, or None.
+
+    `base` is the log offset of data[0].
+    """
+    last = len(data) - RECORD_SIZE_MIN
+    last = last if end is None else min(last, end - 1)
+    piece_start = begin
+    while piece_start <= last:
+        piece_end = min(piece_start + SEARCH_BYTES, last + 1)
+        # A magic lies behind a record's start, so a piece reaches a little behind its starts.
+        piece = bytes(data[piece_start : piece_end + _MAGIC_AT + len(_MAGIC_START) - 1])
+        at = piece.find(_MAGIC_START, _MAGIC_AT)
+        while at >= 0:
+            position = piece_start + at - _MAGIC_AT
+            if is_own(data, position, base):
+                return position
+            at = piece.find(_MAGIC_START, at + 1)
+        piece_start = piece_end
+    return None
+
+
+def is_own(data: Bytes, position: int, base: int) -> bool:
+    """Whether a record begins here by its magic, its least size and what it says of its place."""
+    if len(data) - position < RECORD_SIZE_MIN:
+        return False
+    size, magic, own = _OWN.unpack_from(data, position)
+    is_record = magic in (MAGIC_V1, MAGIC_V2) and size >= RECORD_SIZE_MIN
+    return is_record and bool(own == base + position)

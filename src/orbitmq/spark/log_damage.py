@@ -1,0 +1,125 @@
+"""Damage in a log file: where the log goes on behind it, and where the written part of it ends.
+
+In: a file's bytes, and a position at which no record begins. Out: positions.
+
+Rules:
+1. The sizes of a bad record tell where the next one is; its inside is searched only if they do not
+   (store/bad_record.py). What is found there is whole, its CRC as well.
+2. Bytes that are no record are damage if something sound follows in the file. Otherwise the log
+   ends there: a broker writes there, or was cut off there.
+3. The last record of what is written counts when its CRC is right and its end is not zeros: it may
+   be under way.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from orbitmq.arrow.decode import RECORD_BYTES_MAX
+from orbitmq.arrow.starts import walk
+from orbitmq.core import is_end_of_file, record_at
+from orbitmq.store.bad_record import Footing, ViewGround, step_over
+from orbitmq.store.scan import next_record
+from orbitmq.store.torn import is_cut_off
+from orbitmq.wire.record import BLANK_MAGIC, BLANK_SIZE
+
+WALK_COUNT = 65_536
+PAGE_SIZE = 4_096
+SEARCH_BYTES = 1 << 20
+_BLANK = BLANK_MAGIC.to_bytes(4, "big")
+
+
+class BadRange(NamedTuple):
+    """[begin, end) of the log is no record, and why not."""
+
+    begin: int
+    end: int
+    why: str
+
+
+class FileGround(ViewGround):
+    """A whole log file, which need not be as long as its neighbours."""
+
+    def __init__(self, view: memoryview, base: int) -> None:
+        super().__init__(view, base, len(view))
+        self._file_end = base + len(view)
+        self._memory = np.frombuffer(view, dtype=np.uint8)
+        self._base = base
+
+    def file_end(self, _log_offset: int) -> int:
+        """Give the log offset at which the file ends."""
+        return self._file_end
+
+    def is_free(self, log_offset: int) -> bool:
+        """Whether there are only zeros from here on."""
+        return not self._memory[log_offset - self._base :].any()
+
+
+def behind_damage(
+    view: memoryview, position: int, base: int, search_end: int | None = None
+) -> int | None:
+    """Give where something sound begins behind what is bad at `position`; None: nowhere.
+
+    Nothing is searched for behind `search_end`.
+    """
+    landing = step_over(FileGround(view, base), base + position)
+    at = landing.log_offset - base
+    if landing.footing is Footing.SOUND:
+        return at
+    if landing.footing is Footing.FREE:
+        return None
+    search_end = len(view) if search_end is None else search_end
+    begin = at + 1
+    found = next_record(view[begin : search_end + RECORD_BYTES_MAX], 0, base + begin)
+    return begin + found if found is not None else _closing_blank(view, begin, search_end)
+
+
+def _closing_blank(view: memoryview, begin: int, search_end: int) -> int | None:
+    while begin <= min(len(view) - BLANK_SIZE, search_end):
+        piece = bytes(view[begin : begin + SEARCH_BYTES + BLANK_SIZE])
+        at = piece.find(_BLANK, 4)
+        while at >= 0:
+            if is_end_of_file(view, begin + at - 4):
+                return begin + at - 4
+            at = piece.find(_BLANK, at + 1)
+        begin += SEARCH_BYTES
+    return None
+
+
+def is_sound(view: memoryview, position: int, base: int) -> bool:
+    """Whether a record begins here as far as a walk looks, or the file is closed here."""
+    found = walk(view, position, position + 1, base=base)
+    return bool(len(found.positions)) or is_end_of_file(view, position)
+
+
+def written_end(view: memoryview, base: int, begin: int = 0, search_end: int | None = None) -> int:
+    """Give where the written part of a file ends, at or behind `begin`; its length if closed.
+
+    Nothing is searched for behind `search_end`, where the file is known to hold zeros.
+    """
+    position, last = begin, None
+    while True:
+        found = walk(view, position, base=base, count_max=WALK_COUNT)
+        position = found.end
+        last = int(found.positions[-1]) if len(found.positions) else last
+        if found.stop == "end" and position < len(view):
+            continue
+        if found.stop == "blank" and is_end_of_file(view, position):
+            return len(view)
+        following = None if found.stop == "end" else behind_damage(view, position, base, search_end)
+        if following is None and last is not None and not _is_there(view, last, base):
+            # Its size may have led anywhere; sound ones may follow it all the same.
+            position, last = last, None
+            following = behind_damage(view, position, base, search_end)
+        if following is None:
+            return position
+        position = following
+
+
+def _is_there(view: memoryview, position: int, base: int) -> bool:
+    """Whether the last record of what is written has come to its end (rule 3)."""
+    record = record_at(view, position, base)
+    if record is None:
+        return False
+    end = position + record.size
+    return not is_cut_off(record, lambda _: not any(view[end : end + PAGE_SIZE]))

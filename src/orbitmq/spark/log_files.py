@@ -1,0 +1,109 @@
+"""The files of a log: found below what the user gave as `path`.
+
+In: a store folder, a log's folder, or single files. Out: the log's files in order, and the store
+folder they belong to if there is one.
+
+Rules:
+1. A log's file is called by the log offset of its first byte, in 20 digits; others are passed over
+   in folders, and refused when they are named.
+2. Files of a folder are a whole log: what is missing between them is missing. Files that were named
+   one by one were chosen.
+"""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from orbitmq.arrow.starts import is_own
+from orbitmq.errors import CorruptRecord, SettingError
+from orbitmq.spark.log_options import FORMAT
+from orbitmq.store.layout import Folder, is_file_name
+from orbitmq.wire.record import RECORD_SIZE_MIN, decode_record
+from orbitmq.world.files import Files
+
+
+class LogFile(NamedTuple):
+    """A file of the log: its path, the log offset of its first byte, and how long it is."""
+
+    path: str
+    base: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """The log offset behind it."""
+        return self.base + self.size
+
+
+class Log(NamedTuple):
+    """A log's files, in order."""
+
+    files: list[LogFile]
+    folder: Folder | None
+    """The store folder, if the path leads to one: it has the queues."""
+    is_whole: bool
+    """Whether nothing may be missing between the files."""
+
+
+def find_log(files: Files, path: str) -> Log:
+    """Give the log that the option `path` names; raises SettingError when there is none."""
+    paths = [Path(each.strip().removeprefix("file://")) for each in path.split(",") if each.strip()]
+    found = [_found(files, each) for each in paths]
+    log_files = sorted({each for log in found for each in log.files}, key=lambda each: each.base)
+    for before, after in pairwise(log_files):
+        if before.end > after.base:
+            raise SettingError(
+                f"{FORMAT}: option 'path': {before.path} and {after.path} are not of one log: "
+                "the first reaches into the second; read each store by itself"
+            )
+    folder = found[0].folder if len(found) == 1 else None
+    return Log(log_files, folder, is_whole=all(each.is_whole for each in found))
+
+
+def _found(files: Files, path: Path) -> Log:
+    if files.size(path) is not None:
+        return Log([_named(files, path)], None, is_whole=False)
+    folder = Folder(path)
+    if files.is_folder(folder.log):
+        return Log(_in_folder(files, folder.log), folder, is_whole=True)
+    log_files = _in_folder(files, path)
+    if not log_files and not files.is_folder(path):
+        raise SettingError(f"{FORMAT}: option 'path': there is no {path}")
+    if not log_files and path.name != folder.log.name:
+        raise SettingError(
+            f"{FORMAT}: option 'path': {path} is no store folder: it has neither a folder "
+            f"{folder.log.name} nor files of a log"
+        )
+    root = Folder(path.parent)
+    has_queues = path.name == folder.log.name and files.is_folder(root.queues)
+    return Log(log_files, root if has_queues else None, is_whole=True)
+
+
+def _in_folder(files: Files, folder: Path) -> list[LogFile]:
+    listed = files.listing(folder) or []
+    return [
+        LogFile(str(folder / name), int(name), size)
+        for name, size in listed
+        if is_file_name(name) and size > 0
+    ]
+
+
+def _named(files: Files, path: Path) -> LogFile:
+    if not is_file_name(path.name):
+        raise SettingError(
+            f"{FORMAT}: option 'path': {path} is no file of a log: its name is not a log offset of "
+            "20 digits, by which records are known to be whole; give it the name it had"
+        )
+    return LogFile(str(path), int(path.name), files.size(path) or 0)
+
+
+def first_store_ms(files: Files, log_file: LogFile) -> int | None:
+    """Give when the first record of a file was stored; None when there is none to be seen."""
+    data = files.read_at(log_file.path, 0, RECORD_SIZE_MIN)
+    if data is None or not is_own(data, 0, log_file.base):
+        return None
+    whole = files.read_at(log_file.path, 0, int.from_bytes(data[:4], "big")) or b""
+    try:
+        return decode_record(whole, is_crc_checked=False, size_max=len(whole))[0].store_ms
+    except CorruptRecord:
+        return None

@@ -1,0 +1,67 @@
+"""Which records of a log are wanted: by topic, queue, tag and store time.
+
+In: options, and records by their positions. Out: the positions that are wanted.
+
+Rules:
+1. Only the columns that decide are read for it: bodies of others are never touched.
+2. What is damaged is nobody's: it is reported before anything is left out.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from orbitmq.arrow.columns import arrow_schema
+from orbitmq.arrow.decode import BatchDecoder, Damage
+from orbitmq.arrow.starts import Bytes, Positions
+from orbitmq.spark.log_options import LogOptions
+
+
+class LogFilter:
+    """Chooses records."""
+
+    def __init__(self, options: LogOptions) -> None:
+        self._topics = options.chosen_topics
+        self._queues = options.chosen_queues
+        self._tags = options.tag_filter.tags
+        self._starting_ms, self._ending_ms = options.starting_ms, options.ending_ms
+        has_times = self._starting_ms is not None or self._ending_ms is not None
+        asked = {
+            "topic": bool(self._topics),
+            "queueId": bool(self._queues),
+            "tags": bool(self._tags),
+            "storeTimestamp": has_times,
+        }
+        names = [name for name, is_asked in asked.items() if is_asked]
+        self._decoder = BatchDecoder(arrow_schema(names)) if names else None
+
+    def wanted(self, data: Bytes, positions: Positions) -> tuple[Positions, list[Damage]]:
+        """Give the positions of wanted records, and what is damaged."""
+        if self._decoder is None or not len(positions):
+            return positions, []
+        decoded = self._decoder.decode(data, positions)
+        bad = {damage.position for damage in decoded.damage}
+        if bad:
+            positions = positions[~np.isin(positions, list(bad))]
+        return positions[self._mask(decoded.batch)], decoded.damage
+
+    def _mask(self, batch: Any) -> Any:
+        mask = np.ones(batch.num_rows, dtype=np.bool_)
+        for name, chosen in (
+            ("topic", self._topics),
+            ("queueId", self._queues),
+            ("tags", self._tags),
+        ):
+            if chosen:
+                column = batch.column(name)
+                among = pc.is_in(column, pa.array(sorted(chosen), type=column.type))
+                mask &= among.to_numpy(zero_copy_only=False)
+        if "storeTimestamp" in batch.schema.names:
+            times_us = batch.column("storeTimestamp").view(pa.int64()).to_numpy()
+            if self._starting_ms is not None:
+                mask &= times_us >= self._starting_ms * 1_000
+            if self._ending_ms is not None:
+                mask &= times_us < self._ending_ms * 1_000
+        return mask

@@ -1,0 +1,159 @@
+"""The options of reading a store folder without a broker.
+
+In: a reader's options as Spark gives them. Out: LogOptions, checked as far as no file is needed.
+
+Rules:
+1. The class is the table that the documentation is made from: a field is an option.
+2. Times are those at which brokers stored messages; beginnings count, ends do not.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+import msgspec
+
+from orbitmq.errors import RemoteProtocolError, SettingError
+from orbitmq.spark.options import Count, Options, read_options, told
+from orbitmq.wire.expression import TagFilter
+
+FORMAT = "rocketmq_log"
+
+NotNegative = Annotated[int, msgspec.Meta(ge=0)]
+SPLIT_SIZE_BYTES = 64 << 20
+SPLIT_SIZE_BYTES_MIN = 4_096
+
+
+class LogOptions(Options, frozen=True, kw_only=True):
+    """What `spark.read.format("rocketmq_log")` and `readStream` take."""
+
+    # --- which records ---
+    path: Annotated[
+        str,
+        told("A store folder, its folder `commitlog`, or files of it; several with `,` between."),
+    ]
+    topic: Annotated[str, told("Only this topic.")] = ""
+    topics: Annotated[str, told("Only these topics, separated by `,`.")] = ""
+    queues: Annotated[str, told("Only queues with these numbers, separated by `,`.")] = ""
+    tags: Annotated[str, told("Only messages with these tags, `a || b`.")] = ""
+    starting_physical_offset: Annotated[
+        NotNegative | None, told("The log offset to begin at; records that begin before are out.")
+    ] = None
+    ending_physical_offset: Annotated[
+        NotNegative | None, told("The log offset to end at; a stream stays there.")
+    ] = None
+    starting_timestamp: Annotated[
+        str, told("Only what was stored then or later: milliseconds or ISO 8601.")
+    ] = ""
+    ending_timestamp: Annotated[
+        str, told("Only what was stored before: milliseconds or ISO 8601.")
+    ] = ""
+
+    # --- shape of rows ---
+    properties: Annotated[
+        Literal["map", "string", "none"], told("Properties as a map, as stored, or not at all.")
+    ] = "map"
+    body_format: Annotated[
+        Literal["binary", "string"], told("Bodies as bytes, or as text in UTF-8.")
+    ] = "binary"
+    decompress: Annotated[bool, told("Give compressed bodies as they were sent.")] = True
+    include_raw: Annotated[bool, told("Add the column `raw`, the whole record as stored.")] = False
+    broker_name: Annotated[
+        str, told("What the column `brokerName` shows: a store does not know its broker's name.")
+    ] = ""
+
+    # --- damage and loss ---
+    verify_crc: Annotated[bool, told("Check the CRC of each body; a wrong one is damage.")] = False
+    on_corrupt_record: Annotated[
+        Literal["fail", "skip", "quarantine"],
+        told(
+            "What damage does: fail the query, be skipped with a warning, or be a row whose column"
+            " `damage` says why."
+        ),
+    ] = "fail"
+    fail_on_data_loss: Annotated[
+        bool, told("Fail when files were removed before they were read, or go on behind them.")
+    ] = True
+
+    # --- speed ---
+    use_consume_queue: Annotated[
+        Literal["auto", "true", "false"],
+        told(
+            "With topics: find records through the queue files where they are complete (auto),"
+            " everywhere (true), or read the whole log (false)."
+        ),
+    ] = "auto"
+    split_size_bytes: Annotated[
+        Annotated[int, msgspec.Meta(ge=SPLIT_SIZE_BYTES_MIN)], told("Bytes of the log per task.")
+    ] = SPLIT_SIZE_BYTES
+    max_bytes_per_trigger: Annotated[
+        Count | None, told("In a stream: bytes of the log per batch.")
+    ] = None
+
+    @property
+    def chosen_topics(self) -> frozenset[str]:
+        """The topics; none means all."""
+        names = (self.topic, *self.topics.split(","))
+        return frozenset(name.strip() for name in names if name.strip())
+
+    @property
+    def chosen_queues(self) -> frozenset[int]:
+        """The numbers of the queues; none means all."""
+        return frozenset(int(each) for each in self.queues.split(",") if each.strip())
+
+    @property
+    def tag_filter(self) -> TagFilter:
+        """Which tags pass."""
+        return TagFilter.parse(self.tags)
+
+    @property
+    def starting_ms(self) -> int | None:
+        """The first store time, if there is one."""
+        return time_ms("startingTimestamp", self.starting_timestamp)
+
+    @property
+    def ending_ms(self) -> int | None:
+        """The first store time that is out, if there is one."""
+        return time_ms("endingTimestamp", self.ending_timestamp)
+
+
+def log_options(given: Mapping[str, str]) -> LogOptions:
+    """Give the options; raises SettingError that names the one that is not right."""
+    options = read_options(LogOptions, given, FORMAT)
+    if options.topic and options.topics:
+        raise SettingError(f"{FORMAT}: options 'topic' and 'topics' are both given; give one")
+    if not options.path.strip(" ,"):
+        raise SettingError(f"{FORMAT}: option 'path' is empty; give a store folder")
+    try:
+        _ = options.chosen_queues
+    except ValueError:
+        raise SettingError(
+            f"{FORMAT}: option 'queues': {options.queues!r} is not right: "
+            "it is numbers with ',' between them"
+        ) from None
+    try:
+        _ = options.tag_filter
+    except RemoteProtocolError as error:
+        raise SettingError(f"{FORMAT}: option 'tags': {error.detail}") from None
+    begin, end = options.starting_ms, options.ending_ms
+    if begin is not None and end is not None and end < begin:
+        raise SettingError(f"{FORMAT}: 'endingTimestamp' is before 'startingTimestamp'")
+    return options
+
+
+def time_ms(name: str, text: str) -> int | None:
+    """Give a time in milliseconds since 1970, None without one; raises SettingError."""
+    text = text.strip()
+    if not text:
+        return None
+    if text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise SettingError(
+            f"{FORMAT}: option {name!r}: {text!r} is not right: it is milliseconds since 1970, or "
+            "a time such as 2026-01-31T12:00:00Z"
+        ) from None
+    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(zoned.timestamp() * 1_000)

@@ -1,0 +1,190 @@
+"""Reading one range of a log: its records as Arrow batches, its damage as the options say.
+
+In: a LogRange and the columns that are wanted. Out: batches.
+
+Rules:
+1. A batch has BATCH_ROWS rows or BATCH_BYTES of the log at most, and one record more.
+2. What follows a bad record is not believed: the batch ends before it, and reading goes on where
+   the log surely goes on. Behind damage batches are small at first.
+3. Damage fails the query, is told as a warning, or is a row (log_rows.py). It is never lost.
+4. Queue files that do not fit the log are not followed: the range is read whole instead.
+"""
+
+import logging
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from orbitmq.arrow.decode import BatchDecoder, Damage
+from orbitmq.arrow.starts import Positions, good_count, resync, walk
+from orbitmq.core import is_end_of_file
+from orbitmq.errors import CorruptRecord
+from orbitmq.spark.data_loss import DataLoss
+from orbitmq.spark.log_damage import BadRange, behind_damage, is_sound
+from orbitmq.spark.log_filter import LogFilter
+from orbitmq.spark.log_options import LogOptions
+from orbitmq.spark.log_planning import LogRange
+from orbitmq.spark.log_queues import QueueSearch
+from orbitmq.spark.log_rows import Rows
+from orbitmq.store.layout import Folder
+from orbitmq.wire.record import RECORD_SIZE_MIN
+from orbitmq.world.files import SystemFiles
+from orbitmq.world.mapped import mapped
+
+BATCH_ROWS = 4_096
+BATCH_ROWS_MIN = 16
+BATCH_BYTES = 4 << 20
+
+_WHY = {
+    "zero": "zeros instead of a record",
+    "cut": "the record is longer than the file",
+    "blank": "a blank that does not fill its file",
+    "damage": "no record begins here",
+    "end": "no record begins here",
+}
+
+log = logging.getLogger(__name__)
+
+
+class LogReading:
+    """Reads ranges of one log, with one choice of columns."""
+
+    def __init__(self, options: LogOptions, schema: Any) -> None:
+        """`schema` is Arrow's; see Rows."""
+        self._options = options
+        self._rows = Rows(schema, options)
+        self._filter = LogFilter(options)
+        self._decoder = BatchDecoder(
+            self._rows.record_schema,
+            broker_name=options.broker_name or None,
+            decompresses=options.decompress,
+            verifies_crc=options.verify_crc,
+        )
+
+    def batches(self, log_range: LogRange) -> Iterator[Any]:
+        """Give the rows of a range; raises CorruptRecord, DataLoss."""
+        if not log_range.path:
+            why = "log files are missing here"
+            yield from self._bad(None, log_range, BadRange(log_range.begin, log_range.end, why))
+            return
+        view = mapped(Path(log_range.path))
+        if view is None:
+            self._lost(log_range)
+            return
+        found = self._in_queues(view, log_range)
+        if found is not None:
+            yield from self._chosen(view, log_range, found)
+        else:
+            yield from self._walked(view, log_range)
+
+    # --- the whole range ---
+
+    def _walked(self, view: memoryview, log_range: LogRange) -> Iterator[Any]:
+        base, position = log_range.base, log_range.begin - log_range.base
+        end = min(log_range.end - base, len(view))
+        if not log_range.is_exact:
+            found = resync(view, position, base, end)
+            position = end if found is None else found
+        rows = BATCH_ROWS
+        while position < end:
+            chunk_end = min(end, position + BATCH_BYTES)
+            starts = walk(view, position, chunk_end, base=base, count_max=rows)
+            batch, damage = self._decoded(view, starts.positions)
+            if batch.num_rows:
+                yield self._rows.of_records(batch)
+            if damage is None and starts.stop == "end":
+                position, rows = starts.end, min(rows * 2, BATCH_ROWS)
+                continue
+            if damage is None and is_end_of_file(view, starts.end):
+                return
+            if damage is None:
+                damage = Damage(starts.end, 0, _WHY[starts.stop])
+            position = yield from self._passed(view, log_range, damage)
+            rows = BATCH_ROWS_MIN
+        is_answered = position >= log_range.answers_up_to - base
+        if not is_answered and not is_sound(view, position, base):
+            yield from self._passed(view, log_range, Damage(position, 0, _WHY["damage"]))
+
+    def _decoded(self, view: memoryview, positions: Positions) -> tuple[Any, Damage | None]:
+        """Give the wanted records up to the first that is bad, and that one."""
+        wanted, damage = self._filter.wanted(view, positions)
+        if damage:
+            wanted = wanted[wanted < damage[0].position]
+        decoded = self._decoder.decode(view, wanted)
+        if not decoded.damage:
+            return decoded.batch, damage[0] if damage else None
+        first = decoded.damage[0]
+        return decoded.batch.slice(0, int(np.searchsorted(wanted, first.position))), first
+
+    def _passed(
+        self, view: memoryview, log_range: LogRange, damage: Damage
+    ) -> Generator[Any, None, int]:
+        """Tell of damage and give the position where the log goes on."""
+        base = log_range.base
+        following = behind_damage(view, damage.position, base)
+        end = len(view) if following is None else following
+        bad = BadRange(base + damage.position, base + end, damage.why)
+        yield from self._bad(view, log_range, bad)
+        return end
+
+    # --- through the queues ---
+
+    def _in_queues(self, view: memoryview, log_range: LogRange) -> Positions | None:
+        """Give where the wanted records begin; None when the queues do not know."""
+        if not log_range.queue_root:
+            return None
+        options = self._options
+        folder = Folder(Path(log_range.queue_root))
+        search = QueueSearch(SystemFiles(), folder, options.chosen_topics, options.chosen_queues)
+        found = search.log_offsets(log_range.begin, log_range.end, options.tag_filter)
+        positions = found - log_range.base
+        is_inside = not len(positions) or positions[-1] <= len(view) - RECORD_SIZE_MIN
+        if is_inside and good_count(view, positions, log_range.base) == len(positions):
+            return positions
+        log.warning("%s: the queues do not fit the log here; it is read whole", log_range.path)
+        return None
+
+    def _chosen(self, view: memoryview, log_range: LogRange, positions: Positions) -> Iterator[Any]:
+        begin = 0
+        while begin < len(positions):
+            end = int(np.searchsorted(positions, positions[begin] + BATCH_BYTES))
+            end = min(max(end, begin + 1), begin + BATCH_ROWS)
+            wanted, damage = self._filter.wanted(view, positions[begin:end])
+            decoded = self._decoder.decode(view, wanted)
+            if decoded.batch.num_rows:
+                yield self._rows.of_records(decoded.batch)
+            for each in sorted((*damage, *decoded.damage)):
+                at = log_range.base + each.position
+                yield from self._bad(view, log_range, BadRange(at, at + each.size, each.why))
+            begin = end
+
+    # --- what is not there ---
+
+    def _bad(self, view: memoryview | None, log_range: LogRange, bad: BadRange) -> Iterator[Any]:
+        where = f"bytes {bad.begin} to {bad.end - 1} of the log ({log_range.path or 'no file'})"
+        mode = self._options.on_corrupt_record
+        if mode == "fail":
+            raise CorruptRecord(
+                bad.begin,
+                f"{bad.why}; {where} cannot be read: set the option 'onCorruptRecord' to skip or "
+                "quarantine to read on, or repair the store with `orbitmq store repair`",
+            )
+        if mode == "skip":
+            log.warning("%s are skipped: %s", where, bad.why)
+            return
+        part = b"" if view is None else view[bad.begin - log_range.base : bad.end - log_range.base]
+        yield self._rows.of_damage(bad, part)
+
+    def _lost(self, log_range: LogRange) -> None:
+        what = (
+            f"{log_range.path} was removed before bytes {log_range.begin} to {log_range.end - 1} of"
+            " the log were read"
+        )
+        if self._options.fail_on_data_loss:
+            raise DataLoss(
+                f"{what}: keep files longer (fileReservedTime) or read sooner; if that may be, set "
+                "the option 'failOnDataLoss' to false"
+            )
+        log.warning("%s; reading goes on behind them", what)

@@ -1,0 +1,112 @@
+"""Options of Spark sources and sinks: text in, typed values out, every mistake named.
+
+In: the options of a reader or writer, as Spark gives them (names in any case, values as text).
+Out: one frozen value whose class is the table that the documentation is made from.
+
+Rules:
+1. A source's options are one class that derives from `Options`: a field each, its type made by
+   `told` with its meaning. Users write the field's name in camel case.
+2. An option that nobody knows is an error that names the nearest one: a misspelt limit must not
+   be ignored. Names that begin with one of the class's PREFIXES are kept in `others`.
+3. Values of secret options are in no error, no plan and no log.
+"""
+
+import difflib
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, TypeVar, get_args
+
+import msgspec
+
+from orbitmq.errors import SettingError
+
+T = TypeVar("T", bound="Options")
+
+SPARKS_OWN = frozenset({"path", "checkpointlocation", "queryname"})
+"""Spark puts these beside a source's options; a source that wants one has a field for it."""
+
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+"""A number of things of which there must be one at least."""
+
+
+def told(meaning: str, *, is_secret: bool = False) -> msgspec.Meta:
+    """Give what `Annotated` adds to the type of an option: its meaning."""
+    return msgspec.Meta(description=meaning, extra={"is_secret": is_secret})
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The common part of all options."""
+
+    PREFIXES: ClassVar[tuple[str, ...]] = ()
+
+    others: dict[str, str] = {}
+    """Options that only their beginning names, by their names in lower case."""
+
+
+def option_fields(kind: type[Options]) -> dict[str, msgspec.structs.FieldInfo]:
+    """Give the options of a class by the names that users write, in their order."""
+    fields = msgspec.structs.fields(kind)
+    return {field.encode_name: field for field in fields if field.name != "others"}
+
+
+def read_options(kind: type[T], given: Mapping[str, str], source: str) -> T:
+    """Give the options that a user gave to `source`, the format's name.
+
+    Raises SettingError that names the option, its value and what would be right.
+    """
+    fields = option_fields(kind)
+    spelt = {name.lower(): name for name in fields}
+    values: dict[str, Any] = {"others": {}}
+    for name, text in given.items():
+        lower = name.lower()
+        if lower in spelt:
+            values[spelt[lower]] = _value(fields[spelt[lower]], text, source)
+        elif lower.startswith(kind.PREFIXES):
+            values["others"][lower] = text
+        elif lower not in SPARKS_OWN:
+            raise SettingError(_unknown(name, spelt, source))
+    missing = [name for name, field in fields.items() if field.required and name not in values]
+    if missing:
+        raise SettingError(f"{source} needs the option {missing[0]!r}")
+    return msgspec.convert(values, kind)
+
+
+def _value(field: msgspec.structs.FieldInfo, text: str, source: str) -> Any:
+    try:
+        return msgspec.convert(text, field.type, strict=False)
+    except msgspec.ValidationError as error:
+        shown = "" if is_secret(field) else f" {text!r}"
+        raise SettingError(
+            f"{source}: option {field.encode_name!r}:{shown} is not right: {_why(field, error)}"
+        ) from None
+
+
+def is_secret(field: msgspec.structs.FieldInfo) -> bool:
+    """Whether nobody may see the option's value."""
+    return any(
+        isinstance(each, msgspec.Meta) and bool((each.extra or {}).get("is_secret"))
+        for each in get_args(field.type)[1:]
+    )
+
+
+def choices_of(kind: Any) -> tuple[str, ...]:
+    """Give the words that a type made of Literal allows, or nothing."""
+    inner = [each for each in get_args(kind) if not isinstance(each, msgspec.Meta)]
+    if inner and all(isinstance(each, str) for each in inner):
+        return tuple(inner)
+    return next((found for each in inner if (found := choices_of(each))), ())
+
+
+def _why(field: msgspec.structs.FieldInfo, error: msgspec.ValidationError) -> str:
+    words = choices_of(field.type)
+    return f"it is one of {', '.join(words)}" if words else str(error)
+
+
+def _unknown(name: str, spelt: Mapping[str, str], source: str) -> str:
+    near = difflib.get_close_matches(name.lower(), spelt, n=1)
+    hint = (
+        f"; did you mean {spelt[near[0]]!r}?"
+        if near
+        else f"; there are {', '.join(spelt.values())}"
+    )
+    return f"{source} has no option {name!r}{hint}"

@@ -1,0 +1,32 @@
+"""The writing half of format `rocketmq`.
+
+In: what Spark asks of a data source. Out: the writers of `sink_writing`.
+Rule: the source that reads topics derives from this, so that one name does both.
+"""
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from orbitmq.spark.sink_options import FORMAT
+from orbitmq.spark.sink_writing import batch_writer, stream_writer
+
+
+class TopicSink(DataSource):
+    """Topics that rows are written to."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Give what users write in `format(...)`."""
+        return FORMAT
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's
+        """Give the writer of a batch."""
+        return batch_writer(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - Spark's
+        """Give the writer of a stream."""
+        return stream_writer(self.options, schema)

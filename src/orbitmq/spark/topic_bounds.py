@@ -1,0 +1,178 @@
+"""Where reading begins and ends in each queue: names, JSON, times and groups become offsets.
+
+In: options, and what queues hold. Out: one offset for each queue.
+
+Rules:
+1. Numbers that are given count as they are; whether they are still there is for `topic_held`.
+2. A time is the first message that was stored then or later. In a queue without any a start is what
+   `startingOffsetsByTimestampStrategy` says, an end is the queue's end.
+3. Offsets, times and queues that are listed must be of queues that are read.
+"""
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+
+from orbitmq.errors import SettingError
+from orbitmq.spark.cluster import Cluster, told_of
+from orbitmq.spark.offsets import Offsets, read_offsets
+from orbitmq.spark.topic_options import EARLIEST, FORMAT, GROUP, LATEST, TopicOptions
+from orbitmq.spark.topic_times import first_since
+from orbitmq.wire.bodies_client import MessageQueue
+
+EARLIEST_NUMBER, LATEST_NUMBER = -2, -1
+
+Queues = Collection[MessageQueue]
+
+
+class Bounds:
+    """Offsets of queues by the options; asks the cluster for what it needs, once."""
+
+    def __init__(self, cluster: Cluster, options: TopicOptions, queues: Queues) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._queues = list(queues)
+        self._first: Offsets | None = None
+        self._last: Offsets | None = None
+
+    @property
+    def first(self) -> Offsets:
+        """The offsets of the oldest messages."""
+        if self._first is None:
+            self._first = self._cluster.min_offsets(self._queues, self._options.retries)
+        return self._first
+
+    @property
+    def last(self) -> Offsets:
+        """The offsets behind the newest messages."""
+        if self._last is None:
+            self._last = self._cluster.max_offsets(self._queues, self._options.retries)
+        return self._last
+
+    # --- where to begin ---
+
+    def starts(self, default: str) -> Offsets:
+        """Give where to begin in each queue; `default` counts if no option says it."""
+        options = self._options
+        if options.starting_timestamp:
+            time_ms = read_time("startingTimestamp", options.starting_timestamp)
+            return self._starts_by_time("startingTimestamp", dict.fromkeys(self._queues, time_ms))
+        if options.starting_offsets_by_timestamp:
+            name, text = "startingOffsetsByTimestamp", options.starting_offsets_by_timestamp
+            times_ms = self._listed(name, text)
+            unlisted = [queue for queue in self._queues if queue not in times_ms]
+            return self._named(options.starting_offsets_default, unlisted) | self._starts_by_time(
+                name, times_ms
+            )
+        where = options.starting_offsets or default
+        if where in (EARLIEST, LATEST):
+            return self._named(where, self._queues)
+        if where == GROUP:
+            return self._group(options.starting_offsets_default)
+        return self._numbers("startingOffsets", where, options.starting_offsets_default)
+
+    def _starts_by_time(self, option: str, times_ms: Mapping[MessageQueue, int]) -> Offsets:
+        found = self._by_time(times_ms)
+        for queue, offset in found.items():
+            is_none = offset >= self.last[queue]
+            if is_none and self._options.starting_offsets_by_timestamp_strategy == "error":
+                raise SettingError(
+                    f"{FORMAT}: option {option!r}: {told_of(queue)} has no message that was stored "
+                    f"at {times_ms[queue]} ms or later; give an earlier time, or "
+                    "'startingOffsetsByTimestampStrategy' as 'latest'"
+                )
+        return found
+
+    # --- where to end ---
+
+    def ends(self) -> Offsets:
+        """Give where to end in each queue."""
+        options = self._options
+        if options.ending_timestamp:
+            time_ms = read_time("endingTimestamp", options.ending_timestamp)
+            return self._by_time(dict.fromkeys(self._queues, time_ms))
+        if options.ending_offsets_by_timestamp:
+            name, text = "endingOffsetsByTimestamp", options.ending_offsets_by_timestamp
+            times_ms = self._listed(name, text)
+            unlisted = [queue for queue in self._queues if queue not in times_ms]
+            return self._named(LATEST, unlisted) | self._by_time(times_ms)
+        where = options.ending_offsets or LATEST
+        if where == LATEST:
+            return self._named(LATEST, self._queues)
+        if where == GROUP:
+            return self._group(LATEST)
+        listed = self._listed("endingOffsets", where)
+        if EARLIEST_NUMBER in listed.values():
+            raise SettingError(f"{FORMAT}: option 'endingOffsets': -2, earliest, is no end")
+        return self._numbers("endingOffsets", where, LATEST)
+
+    # --- both ---
+
+    def _named(self, where: str, queues: Queues) -> Offsets:
+        if not queues:
+            return {}
+        known = self.first if where == EARLIEST else self.last
+        return {queue: known[queue] for queue in queues}
+
+    def _group(self, otherwise: str) -> Offsets:
+        options = self._options
+        stored = self._cluster.group_offsets(options.group, self._queues, options.retries)
+        known = {queue: offset for queue, offset in stored.items() if offset is not None}
+        return self._named(otherwise, [each for each in self._queues if each not in known]) | known
+
+    def _numbers(self, option: str, text: str, otherwise: str) -> Offsets:
+        listed = self._listed(option, text)
+        found = self._named(otherwise, [each for each in self._queues if each not in listed])
+        for queue, offset in listed.items():
+            if offset < EARLIEST_NUMBER:
+                raise SettingError(
+                    f"{FORMAT}: option {option!r}: {offset} of {told_of(queue)} is no offset; "
+                    "-2 is earliest, -1 is latest"
+                )
+            found[queue] = offset
+            if offset < 0:
+                where = EARLIEST if offset == EARLIEST_NUMBER else LATEST
+                found |= self._named(where, [queue])
+        return found
+
+    def _listed(self, option: str, text: str) -> Offsets:
+        """Give what an option's JSON lists (rule 3)."""
+        if not text.lstrip().startswith("{"):
+            raise SettingError(
+                f"{FORMAT}: option {option!r}: {text!r} is none of {EARLIEST}, {LATEST}, {GROUP} "
+                'and no JSON of the form {"topic": {"broker": {"0": 17}}}'
+            )
+        listed = read_offsets(option, text)
+        known = set(self._queues)
+        for queue in listed:
+            if queue not in known:
+                there = sorted({f"{each.topic} at {each.broker_name}" for each in known})
+                raise SettingError(
+                    f"{FORMAT}: option {option!r}: {told_of(queue)} is not among the queues that "
+                    f"are read; there are queues of {', '.join(there) or 'nothing'}"
+                )
+        return listed
+
+    def _by_time(self, times_ms: Mapping[MessageQueue, int]) -> Offsets:
+        """Give the first messages that were stored then or later, or the ends (rule 2)."""
+        if not times_ms:
+            return {}
+        spans = {queue: range(self.first[queue], self.last[queue]) for queue in times_ms}
+        return first_since(self._cluster, self._options, times_ms, spans)
+
+
+def read_time(option: str, text: str) -> int:
+    """Give the milliseconds of an option that is a number of them, or ISO 8601 (UTC if not told).
+
+    Raises SettingError that names the option.
+    """
+    if text.strip().lstrip("-").isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise SettingError(
+            f"{FORMAT}: option {option!r}: {text!r} is neither milliseconds nor ISO 8601: {error}"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)

@@ -1,0 +1,51 @@
+"""What queues still hold of the ranges that are to be read.
+
+In: ranges, and the first and last offsets of queues. Out: the ranges without what is not there.
+
+Rules:
+1. Messages before a queue's first offset are gone, those behind its end were never there or went
+   with a topic that was deleted and made again: both are a loss (see `data_loss`).
+2. A range that ends where it begins, or before, is empty.
+"""
+
+from collections.abc import Collection
+from typing import Protocol
+
+from orbitmq.spark.data_loss import lost, told_gap
+from orbitmq.spark.offsets import Offsets
+from orbitmq.spark.topic_planning import Range
+
+
+class Held(Protocol):
+    """Says what queues hold."""
+
+    @property
+    def first(self) -> Offsets:
+        """The offsets of the oldest messages."""
+        ...
+
+    @property
+    def last(self) -> Offsets:
+        """The offsets behind the newest messages."""
+        ...
+
+
+def held(ranges: Collection[Range], bounds: Held, *, fails: bool) -> list[Range]:
+    """Give what can be read of ranges; raises DataLoss if something is gone and `fails`."""
+    return [_held(each, bounds, fails=fails) for each in ranges if each.length > 0]
+
+
+def _held(whole: Range, bounds: Held, *, fails: bool) -> Range:
+    queue, begin, end = whole
+    first, last = bounds.first[queue], bounds.last[queue]
+    if end > last:
+        what = (
+            f"offset {end} is behind its end, {last}: the topic was deleted and made again, or the "
+            "offset is wrong"
+        )
+        lost(queue, what, fails=fails)
+        end = last
+    if begin < first:
+        lost(queue, told_gap(begin, min(first, end)), fails=fails)
+        begin = first
+    return Range(queue, begin, max(begin, end))

@@ -1,0 +1,246 @@
+"""The options of reading topics through a broker.
+
+In: a reader's options as Spark gives them. Out: TopicOptions, checked as far as no cluster is
+needed for it.
+
+Rules:
+1. Exactly one option says which topics, at most one where to begin and one where to end.
+2. The class is the table that the documentation is made from: a field is an option.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+
+from orbitmq.client.subscriptions import Selector
+from orbitmq.errors import LocalProtocolError, SettingError
+from orbitmq.spark.cluster import Retries
+from orbitmq.spark.connection_options import ConnectionOptions, resolved
+from orbitmq.spark.options import Count, read_options, told
+from orbitmq.wire.checksum import crc32
+
+FORMAT = "rocketmq"
+
+EARLIEST, LATEST, GROUP = "earliest", "latest", "group"
+CHECKPOINT = "checkpoint"
+
+NotNegative = Annotated[int, msgspec.Meta(ge=0)]
+
+LONG_POLL_MS_MAX = 1_000
+"""Spark waits that long at most when a query is stopped."""
+
+
+class TopicOptions(ConnectionOptions, frozen=True, kw_only=True):
+    """What `spark.read.format("rocketmq")` and `readStream` take."""
+
+    # --- which messages ---
+    topic: Annotated[str, told("One topic.")] = ""
+    topics: Annotated[str, told("Several topics, separated by `,`.")] = ""
+    topics_pattern: Annotated[
+        str, told("All topics whose whole name this regular expression matches.")
+    ] = ""
+    assign: Annotated[
+        str, told('Single queues: `{"topic": {"broker": [0, 1]}}`, all others are left out.')
+    ] = ""
+    include_system_topics: Annotated[
+        bool, told("Let a pattern match retry, dead-letter and system topics, too.")
+    ] = False
+    wait_for_topic_ms: Annotated[
+        NotNegative, told("How long to wait for a topic that does not exist yet.")
+    ] = 0
+    tags: Annotated[
+        str, told("Only messages with these tags, `a || b`; brokers choose, gaps are normal.")
+    ] = ""
+    sql92: Annotated[
+        str, told("Only messages for which this condition on properties holds; brokers choose.")
+    ] = ""
+    keys: Annotated[
+        str, told("Only messages with one of these keys, separated by `,`; workers choose.")
+    ] = ""
+
+    # --- from where to where ---
+    starting_offsets: Annotated[
+        str,
+        told(
+            "Where to begin: `earliest`, `latest` (stream only), `group`, or "
+            '`{"topic": {"broker": {"0": 17}}}` with -2 for earliest and -1 for latest. '
+            "A batch begins at `earliest` if not told, a stream at `latest`."
+        ),
+    ] = ""
+    starting_offsets_default: Annotated[
+        Literal["earliest", "latest"],
+        told("Where queues begin that `startingOffsets` does not list, or the group has not read."),
+    ] = "earliest"
+    starting_timestamp: Annotated[
+        str, told("Begin with what was stored then or later: milliseconds or ISO 8601.")
+    ] = ""
+    starting_offsets_by_timestamp: Annotated[
+        str, told('The same for single queues: `{"topic": {"broker": {"0": 1700000000000}}}`.')
+    ] = ""
+    starting_offsets_by_timestamp_strategy: Annotated[
+        Literal["error", "latest"], told("What to do with a queue that has nothing that new.")
+    ] = "error"
+    ending_offsets: Annotated[
+        str,
+        told(
+            "Where to end, before that offset: `latest`, `group` or JSON as above; a stream "
+            "gives nothing more from there on."
+        ),
+    ] = ""
+    ending_timestamp: Annotated[str, told("End before what was stored then.")] = ""
+    ending_offsets_by_timestamp: Annotated[str, told("The same for single queues.")] = ""
+    new_queue_start: Annotated[
+        Literal["earliest", "latest"], told("Where queues begin that appear while a stream runs.")
+    ] = "earliest"
+    fail_on_data_loss: Annotated[
+        bool,
+        told("Fail when messages are gone before they were read; else go on behind the gap."),
+    ] = True
+
+    # --- how much at a time ---
+    max_offsets_per_trigger: Annotated[
+        Count | None, told("At most so many messages a micro-batch, shared by backlog.")
+    ] = None
+    max_bytes_per_trigger: Annotated[
+        Count | None, told("At most about so many bytes a micro-batch, by the size of samples.")
+    ] = None
+    min_offsets_per_trigger: Annotated[
+        Count | None, told("Wait for so many messages, `maxTriggerDelay` at most.")
+    ] = None
+    max_trigger_delay: Annotated[
+        str, told("How long `minOffsetsPerTrigger` may hold messages back: `15m`, `500ms`, `2h`.")
+    ] = "15m"
+    min_partitions: Annotated[
+        Count | None, told("At least so many tasks; queues are split. One for a queue if not told.")
+    ] = None
+    max_records_per_partition: Annotated[Count | None, told("At most so many messages a task.")] = (
+        None
+    )
+    max_bytes_per_partition: Annotated[
+        Count | None, told("At most about so many bytes a task, by the size of samples.")
+    ] = None
+    max_partitions: Annotated[
+        Count | None, told("At most so many tasks; each then reads several queues.")
+    ] = None
+
+    # --- progress ---
+    consumer_group: Annotated[
+        str, told("The group that reads; brokers may want to know it, tools show its lag.")
+    ] = ""
+    group_id_prefix: Annotated[
+        str, told("Without `consumerGroup`: the group's name begins so and ends with a number.")
+    ] = "spark-source"
+    commit_offsets: Annotated[
+        bool | None,
+        told("Tell brokers the group's progress. True if `consumerGroup` is given."),
+    ] = None
+    initial_offset_store: Annotated[
+        str,
+        told(
+            "Where a stream's start is kept until its first batch: `checkpoint` (with the first "
+            "batch's plan), `group` (as the group's offsets at the brokers), or a file's path."
+        ),
+    ] = CHECKPOINT
+
+    # --- rows ---
+    properties: Annotated[
+        Literal["map", "string", "none"], told("The column `properties`: a map, the stored text.")
+    ] = "map"
+    body_format: Annotated[Literal["binary", "string"], told("The type of the column `body`.")] = (
+        "binary"
+    )
+    decompress: Annotated[bool, told("Decompress bodies.")] = True
+    verify_crc: Annotated[bool, told("Compare each body with its checksum.")] = False
+
+    # --- transport ---
+    pull_batch_size: Annotated[
+        Count, told("Ask for so many messages at a time; brokers have limits of their own.")
+    ] = 1024
+    pull_max_bytes: Annotated[
+        Count | None, told("Ask for at most so many bytes at a time; brokers of 5.x know it.")
+    ] = None
+    pull_timeout_ms: Annotated[
+        Count, told("How long a task tries to get messages from a broker that does not answer.")
+    ] = 30_000
+    long_poll_ms: Annotated[
+        NotNegative, told("How long an idle stream waits for a message at a time, 1000 at most.")
+    ] = LONG_POLL_MS_MAX
+    fetch_offset_num_retries: Annotated[
+        NotNegative, told("How often a question about offsets is asked again.")
+    ] = msgspec.field(default=3, name="fetchOffset.numRetries")
+    fetch_offset_retry_interval_ms: Annotated[
+        NotNegative, told("How long to wait before that.")
+    ] = msgspec.field(default=1_000, name="fetchOffset.retryIntervalMs")
+    route_cache_ttl_ms: Annotated[
+        NotNegative, told("How often a stream looks for new topics, queues and brokers.")
+    ] = 10_000
+
+    def __repr__(self) -> str:
+        return super().__repr__()
+
+    @property
+    def group(self) -> str:
+        """The group that reads: the one given, or one of its own for these topics."""
+        if self.consumer_group:
+            return self.consumer_group
+        chosen = f"{self.topic}{self.topics}{self.topics_pattern}{self.assign}"
+        return f"{self.group_id_prefix}-{crc32(chosen.encode()):08x}"
+
+    @property
+    def commits(self) -> bool:
+        """Whether brokers are told the group's progress."""
+        return bool(self.consumer_group) if self.commit_offsets is None else self.commit_offsets
+
+    @property
+    def retries(self) -> Retries:
+        """How questions about offsets are asked again."""
+        return Retries(self.fetch_offset_num_retries, self.fetch_offset_retry_interval_ms / 1000)
+
+    @property
+    def selector(self) -> Selector | None:
+        """What brokers choose by; None when they give everything."""
+        if self.sql92:
+            return Selector.sql(self.sql92)
+        return Selector.tags(self.tags) if self.tags and self.tags.strip() != "*" else None
+
+
+def topic_options(given: Mapping[str, str], *, is_stream: bool) -> TopicOptions:
+    """Read options, and refuse those that contradict each other.
+
+    Raises SettingError that names the options.
+    """
+    options = resolved(read_options(TopicOptions, given, FORMAT))
+    _one_of(options, "topic", "topics", "topicsPattern", "assign", is_needed=True)
+    _one_of(options, "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
+    _one_of(options, "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+    _one_of(options, "tags", "sql92")
+    if options.long_poll_ms > LONG_POLL_MS_MAX:
+        raise _wrong("longPollMs", options.long_poll_ms, f"is {LONG_POLL_MS_MAX} at most")
+    if not is_stream and options.starting_offsets == LATEST:
+        raise _wrong("startingOffsets", LATEST, "is for streams: a batch from there is empty")
+    if options.ending_offsets == EARLIEST:
+        raise _wrong("endingOffsets", EARLIEST, "leaves nothing to read")
+    least, most = options.min_partitions, options.max_partitions
+    if least is not None and most is not None and least > most:
+        raise _wrong("minPartitions", least, f"is more than 'maxPartitions', {most}")
+    try:
+        _ = options.selector
+    except LocalProtocolError as error:
+        raise SettingError(f"{FORMAT}: option 'tags' or 'sql92': {error}") from None
+    return options
+
+
+def _wrong(option: str, value: object, why: str) -> SettingError:
+    return SettingError(f"{FORMAT}: option {option!r}: {str(value)!r} {why}")
+
+
+def _one_of(options: TopicOptions, *names: str, is_needed: bool = False) -> None:
+    values = msgspec.to_builtins(options)
+    given = [name for name in names if values.get(name)]
+    quoted = [repr(name) for name in given]
+    if len(given) > 1:
+        raise SettingError(f"{FORMAT}: give only one of the options {' and '.join(quoted)}")
+    if not given and is_needed:
+        wanted = ", ".join(map(repr, names))
+        raise SettingError(f"{FORMAT} needs one of the options {wanted}: which messages to read")

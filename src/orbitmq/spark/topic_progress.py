@@ -1,0 +1,149 @@
+"""How a running stream goes on: what is there, what the limits let through, where to end.
+
+In: where the stream is, and a limit of Spark's. Out: the next batch's ends, with the starts of
+queues that begin in it.
+
+Rules:
+1. `ReadAllAvailable` means all, whatever the options say; the end of the query stays its end.
+2. A query that is to end (AvailableNow) takes what was there at its beginning, and never waits.
+3. Queues that appear begin where `newQueueStart` says; in the first batch all queues begin.
+4. A queue whose broker is silent stays where it is.
+"""
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+
+from orbitmq.spark.admission import admitted, is_enough, read_duration
+from orbitmq.spark.cluster import Cluster
+from orbitmq.spark.data_loss import lost
+from orbitmq.spark.offsets import Offsets
+from orbitmq.spark.topic_bounds import Bounds
+from orbitmq.spark.topic_choice import queues_there_now
+from orbitmq.spark.topic_following import Follower
+from orbitmq.spark.topic_options import LATEST, TopicOptions
+from orbitmq.spark.topic_planning import Range
+from orbitmq.spark.topic_samples import record_bytes
+from orbitmq.wire.bodies_client import MessageQueue
+
+Ends = tuple[Offsets, Offsets]
+"""Where a batch ends, and where the queues begin that begin in it."""
+
+
+class Stream:
+    """One running stream, in the process that plans it."""
+
+    def __init__(self, options: TopicOptions) -> None:
+        self._options = options
+        self.follower = Follower(options)
+        self.initial: Offsets | None = None
+        """Where it began, if Spark has asked for that."""
+        self._target: Offsets | None = None
+        self._ends_at: Offsets | None = None
+        self._delay_s = read_duration("maxTriggerDelay", options.max_trigger_delay)
+        self._planned_s = self.follower.clock.monotonic_s()
+
+    @property
+    def cluster(self) -> Cluster:
+        """The connections it uses."""
+        return self.follower.cluster
+
+    @property
+    def known_ends(self) -> Offsets:
+        """The newest ends it knows: where a query that is to end will do so, or all there is."""
+        return self._target if self._target is not None else self.follower.ends
+
+    def aim(self) -> None:
+        """Take what is there now as the query's end (rule 2)."""
+        queues = queues_there_now(self.cluster, self._options)
+        self._target = self.cluster.max_offsets(queues, self._options.retries)
+
+    def next_end(self, at: Offsets, limit: ReadLimit) -> Ends | None:
+        """Give the next batch's ends; None when there is nothing, after a wait.
+
+        Raises DataLoss for offsets that went back.
+        """
+        clock = self.follower.clock
+        deadline_s = clock.monotonic_s() + self._options.long_poll_ms / 1000
+        while True:
+            found = self._now(at, limit)
+            left_s = deadline_s - clock.monotonic_s()
+            if found is not None or self._target is not None or left_s <= 0:
+                return found
+            self.follower.wait(left_s)
+
+    def _now(self, at: Offsets, limit: ReadLimit) -> Ends | None:
+        newest = self._target if self._target is not None else self.follower.newest(at)
+        begins, starts = self._begins(at, newest)
+        lasts = {queue: newest.get(queue, begin) for queue, begin in begins.items()}
+        lasts = self._not_behind_end(begins, lasts)
+        ends = self._admitted(begins, lasts, limit)
+        if ends is None or (ends == at and not starts):
+            return None
+        if at == self.initial and any(ends[queue] > begins[queue] for queue in at):
+            starts = {**at, **starts}
+        self._planned_s = self.follower.clock.monotonic_s()
+        return ends, starts
+
+    def _begins(self, at: Offsets, newest: Offsets) -> tuple[Offsets, Offsets]:
+        """Give where each queue goes on, and which of them do not do so where they were."""
+        starts: Offsets = {}
+        for queue, offset in at.items():
+            if newest.get(queue, offset) < offset and self._has_gone_back(queue, offset):
+                starts |= self.cluster.min_offsets([queue], self._options.retries)
+        new = [queue for queue in newest if queue not in at]
+        if new and self._options.new_queue_start == LATEST:
+            starts |= {queue: newest[queue] for queue in new}
+        elif new:
+            starts |= self.cluster.min_offsets(new, self._options.retries)
+        return at | starts, starts
+
+    def _has_gone_back(self, queue: MessageQueue, offset: int) -> bool:
+        """Look again whether a queue ends before `offset`; raises DataLoss if that may not be."""
+        end = self.cluster.max_offsets([queue], self._options.retries)[queue]
+        if end >= offset:
+            return False
+        what = (
+            f"it ends at {end}, but was read up to {offset}: its topic was deleted and made again"
+        )
+        lost(queue, what, fails=self._options.fail_on_data_loss)
+        return True
+
+    def _not_behind_end(self, begins: Offsets, lasts: Offsets) -> Offsets:
+        """Keep to the end that the options give a stream."""
+        options = self._options
+        if not (
+            options.ending_offsets
+            or options.ending_timestamp
+            or options.ending_offsets_by_timestamp
+        ):
+            return lasts
+        if self._ends_at is None:
+            self._ends_at = Bounds(self.cluster, options, list(begins)).ends()
+        ends_at = self._ends_at
+        return {
+            queue: max(begins[queue], min(last, ends_at.get(queue, last)))
+            for queue, last in lasts.items()
+        }
+
+    def _admitted(self, begins: Offsets, lasts: Offsets, limit: ReadLimit) -> Offsets | None:
+        """Give where the batch ends; None if it is to wait for more."""
+        if isinstance(limit, ReadAllAvailable):
+            return admitted(begins, lasts, None)
+        options = self._options
+        backlog = sum(max(0, lasts[queue] - begin) for queue, begin in begins.items())
+        if self._target is None:
+            waited_s = self.follower.clock.monotonic_s() - self._planned_s
+            least = options.min_offsets_per_trigger
+            if backlog and not is_enough(backlog, least, waited_s, self._delay_s):
+                return None
+        return admitted(begins, lasts, self._count_max(begins, lasts, limit))
+
+    def _count_max(self, begins: Offsets, lasts: Offsets, limit: ReadLimit) -> int | None:
+        options = self._options
+        limits = [options.max_offsets_per_trigger]
+        if isinstance(limit, ReadMaxRows):
+            limits.append(limit.max_rows)
+        if options.max_bytes_per_trigger is not None:
+            ranges = [Range(queue, begin, lasts[queue]) for queue, begin in begins.items()]
+            size = record_bytes(self.cluster, options, ranges)
+            limits.append(max(1, options.max_bytes_per_trigger // size))
+        return min((each for each in limits if each is not None), default=None)

@@ -1,0 +1,142 @@
+"""A stream of topics: which offsets each micro-batch takes, and its tasks.
+
+In: Spark's offsets and limits, what the cluster holds. Out: the next end, partitions, rows, and the
+group's progress at the brokers.
+
+Rules:
+1. A batch's offsets come from its two dicts alone: run again, it reads the same messages.
+2. The reader is copied to workers: what it knows of a running stream stays behind.
+3. An end that brings nothing new is the start itself, to the letter.
+4. With nothing new it waits, `longPollMs` at most, and goes on the moment there is something.
+5. Offsets that went back mean that a topic was made again: a loss, or a start from its beginning.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from orbitmq.errors import MQError
+from orbitmq.spark.cluster import cluster_of
+from orbitmq.spark.offsets import batch_end, nested, offsets_in, starts_in
+from orbitmq.spark.topic_bounds import Bounds
+from orbitmq.spark.topic_commits import store_progress
+from orbitmq.spark.topic_held import held
+from orbitmq.spark.topic_options import TopicOptions
+from orbitmq.spark.topic_planning import Range, TopicPartition, planned
+from orbitmq.spark.topic_progress import Stream
+from orbitmq.spark.topic_reading import read_ranges
+from orbitmq.spark.topic_samples import record_bytes
+from orbitmq.spark.topic_start import forget_start, start_of
+
+log = logging.getLogger(__name__)
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads micro-batches."""
+
+    def __init__(self, options: TopicOptions, schema: Any) -> None:
+        self._options = options
+        self._schema = schema
+        self._stream: Stream | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave behind what belongs to this process (rule 2)."""
+        return {**self.__dict__, "_stream": None}
+
+    def _running(self) -> Stream:
+        if self._stream is None:
+            self._stream = Stream(self._options)
+        return self._stream
+
+    # --- offsets ---
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Give where the stream begins; asked for again until its first batch is done."""
+        stream = self._running()
+        if stream.initial is None:
+            stream.initial = start_of(stream.cluster, self._options)
+        return nested(stream.initial)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Give the first limit that the options have; `latestOffset` keeps to all of them."""
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, Any], limit: ReadLimit
+    ) -> dict[str, Any]:
+        """Give the next end (rules 3 to 5); raises DataLoss, MQError."""
+        found = self._running().next_end(offsets_in(start), limit)
+        return start if found is None else batch_end(*found)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Take what is there now as the end of the query; raises MQError when a queue is silent."""
+        self._running().aim()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """Give the newest ends, for those who want to know the lag."""
+        ends = self._running().known_ends
+        return nested(ends) if ends else None
+
+    # --- rows ---
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Plan the tasks of a batch (rule 1); raises DataLoss, MQError."""
+        options = _patient(self._options)
+        cluster = cluster_of(options)
+        ranges = ranges_between(start, end)
+        bounds = Bounds(cluster, options, [each.queue for each in ranges])
+        ranges = held(ranges, bounds, fails=options.fail_on_data_loss)
+        size = record_bytes(cluster, options, ranges) if options.max_bytes_per_partition else None
+        return list(planned(ranges, options, size))
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Give the rows of one task, in a worker."""
+        if isinstance(partition, TopicPartition):  # an empty plan is one partition of Spark's own
+            yield from read_ranges(partition.ranges, self._options, self._schema)
+
+    # --- progress ---
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Tell brokers the group's progress: this batch is done."""
+        forget_start(self._options)
+        if not self._options.commits:
+            return
+        try:
+            store_progress(self._options, offsets_in(end))
+        except MQError as error:
+            log.warning("the group's progress is not kept for now: %s", error)
+
+
+def ranges_between(start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Range]:
+    """Give what a batch reads; queues that begin with it say so in its end."""
+    if start == end:  # also when the end says where its queues began: that batch was another one
+        return []
+    begins = offsets_in(start) | starts_in(end)
+    ends = offsets_in(end)
+    ranges = [Range(queue, begins[queue], ends[queue]) for queue in sorted(ends) if queue in begins]
+    return [each for each in ranges if each.length > 0]
+
+
+def _patient(options: TopicOptions) -> TopicOptions:
+    """Give options with which a broker that restarts does not end a query."""
+    interval_ms = max(1, options.fetch_offset_retry_interval_ms)
+    retries = max(options.fetch_offset_num_retries, options.pull_timeout_ms // interval_ms)
+    return msgspec.structs.replace(options, fetch_offset_num_retries=retries)

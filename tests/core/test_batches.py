@@ -1,0 +1,73 @@
+"""A batch is staged as its messages would be one by one; what the key index gets means the same."""
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from orbitmq.core import BatchColumns, BatchStamp, LogTail, Origin, Queue, append, append_batch
+from orbitmq.store.index_keys import KeyHasher
+from orbitmq.wire.host import Host, pack_host
+from tests.core.hot import BORN, NOW_MS, ORIGIN
+
+ID = b"UNIQ_KEY\x01" + b"0aB9" * 8
+PIECES = st.sampled_from(
+    [
+        ID,
+        ID[:-1],
+        b"UNIQ_KEY\x01",
+        b"KEYS\x01a b",
+        b"\x02",
+        b"TAGS\x01t",
+        b"A\x01b",
+        b"KEY",
+        b"\xc3",
+    ]
+)
+PROPERTIES = st.lists(PIECES, max_size=5).map(b"".join)
+MESSAGES = st.lists(
+    st.tuples(
+        st.binary(max_size=20),
+        PROPERTIES,
+        st.integers(-(2**31), 2**31 - 1),
+        st.integers(-(2**31), 2**31 - 1),
+    ),
+    min_size=1,
+    max_size=5,
+)
+WIDE = Origin(pack_host(Host("2001:db8::1", 1)), pack_host(BORN))
+CLOSED = b"\x02CLUSTER\x01c"
+
+
+def rows(tail: LogTail) -> list[tuple[int, int, int]]:
+    """What the key index makes of what is staged."""
+    return list(KeyHasher().rows(tail.keyed))
+
+
+@given(MESSAGES, st.sampled_from([ORIGIN, WIDE]), st.sampled_from(["T", "t" * 200]))
+@example([(b"a", ID + CLOSED, 0, 1), (b"", ID + b"\x02KEYS\x01a" + CLOSED, 1, 2)], ORIGIN, "T")
+@example([(b"a", ID + CLOSED, 0, 1), (b"b", ID + CLOSED, -1, -5)], WIDE, "T")
+@example([(b"a", ID + b"X" + CLOSED, 0, 1)], ORIGIN, "T")
+def test_a_batch_is_staged_as_its_messages_would_be_one_by_one(
+    messages: list[tuple[bytes, bytes, int, int]], origin: Origin, topic: str
+) -> None:
+    one, many = LogTail(4_096, 100), LogTail(4_096, 100)
+    one.store_ms = many.store_ms = NOW_MS
+    queue, twin = Queue(topic, 3, 7), Queue(topic, 3, 7)
+    offsets = [
+        append(one, queue, origin, (flag, 1, 5, 2, 0, code), body, properties)
+        for body, properties, flag, code in messages
+    ]
+    columns = BatchColumns(*map(list, zip(*messages, strict=True)))
+    assert append_batch(many, twin, origin, BatchStamp(1, 5, 2), columns) == offsets
+    assert many.staged == one.staged
+    assert (many.end_offset, many.staged_count) == (one.end_offset, one.staged_count)
+    assert many.grown == {twin}
+    assert twin.entries == queue.entries
+    assert (twin.next_offset, twin.put_bytes) == (queue.next_offset, queue.put_bytes)
+    assert rows(many) == rows(one)
+
+
+def test_ids_that_are_the_only_keys_go_to_the_index_by_themselves() -> None:
+    tail = LogTail(4_096, 0)
+    columns = BatchColumns([b"a", b"b"], [ID + CLOSED] * 2, [0, 0], [0, 0])
+    append_batch(tail, Queue("T", 0, 0), ORIGIN, BatchStamp(0, 1, 0), columns)
+    assert [one[3] for one in tail.keyed] == [ID[-32:]] * 2

@@ -1,0 +1,135 @@
+"""A real Spark cluster on this machine: a master and workers, each a process of its own.
+
+In: a folder. Out: the master's address, for `submit`, which runs a program as users do.
+Rules: ports by the operating system; what was started is ended by its own id.
+"""
+
+import os
+import queue
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyspark
+
+from orbitmq.spark.quick_start import archive_path, java_options
+
+SPARK_HOME = Path(pyspark.__file__).parent
+WORKER_COUNT = 2
+READY_LIMIT_S = 120
+SUBMIT_LIMIT_S = 240
+STOP_LIMIT_S = 30
+
+
+class ClusterFailed(Exception):
+    """A part of the cluster, or a program on it, did not do what it should."""
+
+
+@contextmanager
+def running_cluster(folder: Path) -> Iterator[str]:
+    """Give the address of a master with two workers of one core each."""
+    with ExitStack() as stack:
+        master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0"]
+        address = _started(stack, folder / "master", master, r"Starting Spark master at (\S+)")
+        for number in range(WORKER_COUNT):
+            place = folder / f"worker-{number}"
+            worker = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1"]
+            worker += ["--port", "0", "--cores", "1", "--memory", "600m"]
+            worker += ["--work-dir", str(place / "work"), address]
+            _started(stack, place, worker, r"Successfully registered with master (\S+)")
+        yield address
+
+
+def submit(
+    address: str, program: Path, arguments: Sequence[str], settings: Mapping[str, str]
+) -> str:
+    """Run a program by spark-submit and give what it printed."""
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", address]
+    given = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "512m",
+        "spark.driver.extraJavaOptions": java_options(archive_path()),
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": java_options(archive_path()),
+        "spark.ui.enabled": "false",
+        **settings,
+    }
+    for name, text in given.items():
+        command += ["--conf", f"{name}={text}"]
+    done = subprocess.run(
+        [*command, str(program), *arguments],
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        timeout=SUBMIT_LIMIT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ClusterFailed(f"{program.name} ended with {done.returncode}:\n{done.stderr[-8000:]}")
+    return done.stdout
+
+
+def _environment() -> dict[str, str]:
+    return {
+        **{name: text for name, text in os.environ.items() if not name.startswith("PYSPARK_")},
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_DAEMON_JAVA_OPTS": java_options(archive_path()),
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+def _started(stack: ExitStack, folder: Path, arguments: Sequence[str], ready: str) -> str:
+    """Start a daemon, and give what its ready line names."""
+    folder.mkdir(parents=True)
+    log = folder / "log"
+    environment = {**_environment(), "SPARK_LOCAL_DIRS": str(folder / "local")}
+    process = stack.enter_context(
+        subprocess.Popen(
+            [SPARK_HOME / "bin" / "spark-class", *arguments, "--webui-port", "0"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    )
+    said: queue.Queue[str | None] = queue.Queue()
+    reader = threading.Thread(target=_read, args=(process, log, re.compile(ready), said))
+    reader.start()
+    stack.callback(reader.join)
+    stack.callback(_stop, process)
+    found = said.get(timeout=READY_LIMIT_S)
+    if found is None:
+        raise ClusterFailed(f"it ended before it was ready: {log.read_text()[-4000:]}")
+    return found
+
+
+def _read(
+    process: "subprocess.Popen[str]",
+    log: Path,
+    ready: "re.Pattern[str]",
+    said: "queue.Queue[str | None]",
+) -> None:
+    """Keep what a daemon says, and tell when it is ready: a full pipe would stop it."""
+    assert process.stderr is not None
+    with log.open("w") as kept:
+        for line in process.stderr:
+            kept.write(line)
+            if found := ready.search(line):
+                said.put(found[1])
+    said.put(None)
+
+
+def _stop(process: "subprocess.Popen[str]") -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()

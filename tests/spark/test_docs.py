@@ -1,0 +1,156 @@
+"""The pages about Spark: every program on them runs as it stands, in order, and is well typed.
+
+In: the README, docs/start/spark.md, the guides, the notebook. Out: a failure that names the page.
+They share the tests' session and one broker; `data/` lies in a temporary folder.
+"""
+
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from orbitmq import Message, Producer
+from orbitmq.spark.session import LOCAL_SETTINGS, SHARED_SETTINGS
+from orbitmq.testing import EmbeddedBroker
+from tests.golden.store import unpack_store
+from tools import spark_page
+
+pytestmark = pytest.mark.timeout(300)  # whole programs, on a machine that may be busy
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("start/spark", "guides/spark", "guides/spark-recipes", "guides/spark-logs")
+README = (ROOT / "README.md").read_text()
+NOTEBOOK = ROOT / "examples/spark/orders.ipynb"
+LIMIT_S = 240
+
+
+def _programs(text: str) -> dict[str, str]:
+    """Give the programs of a page by the names in their first lines."""
+    found = {}
+    for indent, block in re.findall(r"^( *)```python\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL):
+        lines = [line.removeprefix(indent) for line in block.splitlines()]
+        found[lines[0].removeprefix("# ")] = "\n".join(lines) + "\n"
+    return found
+
+
+PROGRAMS = {page: _programs((ROOT / "docs" / f"{page}.md").read_text()) for page in PAGES}
+README_PROGRAM = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[2]
+
+
+def _cells() -> list[str]:
+    """Give the notebook's cells of code."""
+    cells = json.loads(NOTEBOOK.read_text())["cells"]
+    return ["".join(cell["source"]) + "\n" for cell in cells if cell["cell_type"] == "code"]
+
+
+@pytest.fixture
+def namesrv(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with EmbeddedBroker() as broker:
+        monkeypatch.setenv("NAMESRV_ADDR", broker.namesrv)
+        yield broker.namesrv
+
+
+def _run(text: str, path: Path, namesrv: str) -> None:
+    """Run a program in this process.
+
+    Folder and environment of Spark's Java are those of its start, so both are put into the text.
+    """
+    data = path.parent / "data"
+    data.mkdir(exist_ok=True)
+    text = text.replace('"data/', f'"{data}/')
+    topics = 'format("rocketmq")'
+    path.write_text(text.replace(topics, f'{topics}.option("namesrvAddr", "{namesrv}")'))
+    runpy.run_path(str(path), run_name="__main__")
+
+
+def test_each_program_has_a_name() -> None:
+    names = [name for programs in PROGRAMS.values() for name in programs]
+    assert len(names) >= 14
+    assert all(re.fullmatch(r"\w+\.py", name) for name in names), names
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_programs_of_a_page_run_in_their_order(
+    page: str, spark: SparkSession, namesrv: str, tmp_path: Path
+) -> None:
+    if page == "guides/spark-logs":
+        unpack_store("store-clean", tmp_path / "data" / "store")
+    for name, text in PROGRAMS[page].items():
+        _run(text, tmp_path / name, namesrv)
+
+
+def test_the_readme_s_spark_program_runs(spark: SparkSession, namesrv: str, tmp_path: Path) -> None:
+    with Producer(namesrv, group="shop") as producer:
+        for number in range(10):
+            producer.send(Message("orders", b"%d" % number, tag="paid"))
+    text = README_PROGRAM.replace("127.0.0.1:9876", namesrv)
+    _run(text, tmp_path / "readme.py", namesrv)
+    copied = spark.read.format("rocketmq").option("namesrvAddr", namesrv)
+    assert copied.option("topic", "orders_copy").load().where("tags = 'copied'").count() == 10
+
+
+def test_the_notebook_runs_from_top_to_bottom(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "notebook.py"
+    path.write_text("\n".join(_cells()))
+    totals = runpy.run_path(str(path), run_name="__main__")["totals"]
+    assert [int(amount) for amount in totals["amount"]] == [6633, 6567, 6700]
+    printed = capsys.readouterr()
+    assert "|     AT|    67|" in printed.out
+    assert re.search(r"by_country  200 rows .* orders: no lag  ended", printed.err)
+
+
+def test_the_notebook_has_no_outputs() -> None:
+    cells = json.loads(NOTEBOOK.read_text())["cells"]
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
+
+
+@pytest.mark.slow
+def test_a_type_checker_accepts_the_programs(tmp_path: Path) -> None:
+    for page, programs in PROGRAMS.items():
+        for name, text in programs.items():
+            (tmp_path / f"{page.replace('/', '_').replace('-', '_')}_{name}").write_text(text)
+    (tmp_path / "readme.py").write_text(README_PROGRAM)
+    (tmp_path / "copy_orders.py").write_text((ROOT / "examples/spark/copy_orders.py").read_text())
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", ROOT / ".mypy_cache/docs", "."],
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# --- what pages say ---
+
+
+def test_the_page_of_options_is_up_to_date() -> None:
+    assert spark_page.main(["--check"]) == 0
+
+
+def test_every_option_that_the_guides_name_exists() -> None:
+    known = (ROOT / "docs/reference/spark-options.md").read_text()
+    for page in PAGES:
+        text = (ROOT / "docs" / f"{page}.md").read_text()
+        named = set(re.findall(r'\.option\("(\w+)"', text)) | set(re.findall(r"`(\w+)=", text))
+        own = {"checkpointLocation", "compression", "commit", "output", "registry", "metrics_port"}
+        assert [name for name in sorted(named - own) if f"| `{name}` |" not in known] == [], page
+
+
+def test_the_guide_gives_a_reason_for_every_setting() -> None:
+    guide = (ROOT / "docs/guides/spark.md").read_text()
+    rows = [line for line in guide.splitlines() if line.startswith("| `spark.")]
+    for name in LOCAL_SETTINGS:
+        (row,) = [row for row in rows if f"`{name}`" in row]
+        assert ("| everywhere |" in row) == (name in SHARED_SETTINGS), name

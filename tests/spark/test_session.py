@@ -1,0 +1,132 @@
+"""The session: what is missing is named, settings of the caller win, and formats are known.
+
+What would need another process with another environment runs in one, but none of them starts Java.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import orbitmq.spark
+from orbitmq.errors import SettingError
+from orbitmq.spark import make_archive, quick_start
+from orbitmq.spark.session import LOCAL_SETTINGS, _local_settings, _with_quick_start, session
+from tests.world.test_java import put_java
+
+LIMIT_S = 120
+ASK = "from orbitmq.spark import session; session()"
+
+
+def last_line(program: str, env: Mapping[str, str]) -> str:
+    """Give the last line of what a program that must fail says."""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 1
+    return done.stderr.splitlines()[-1]
+
+
+def test_without_pyspark_the_extra_is_named() -> None:
+    said = last_line("import sys; sys.modules['pyspark'] = None; " + ASK, {})
+    assert said.endswith(
+        "MissingExtra: Spark sessions need the package pyspark: pip install orbitmq[spark]"
+    )
+
+
+def test_without_java_its_place_and_remedy_are_named(tmp_path: Path) -> None:
+    said = last_line(ASK, {"JAVA_HOME": str(tmp_path)})
+    assert (
+        f"MissingProgram: Spark needs Java 17 or newer, and there is none in JAVA_HOME={tmp_path}"
+        in said
+    )
+    assert "openjdk-17" in said
+
+
+def test_an_old_java_is_named_with_its_version(tmp_path: Path) -> None:
+    put_java(tmp_path, release='JAVA_VERSION="11.0.2"')
+    said = last_line(ASK, {"JAVA_HOME": str(tmp_path)})
+    assert f"{tmp_path}/bin/java (by JAVA_HOME={tmp_path}) is version 11.0.2" in said
+
+
+def test_importing_the_package_imports_neither_spark_nor_arrow() -> None:
+    program = (
+        "import sys, orbitmq.spark; "
+        "sys.exit(str({'pyspark', 'pyarrow', 'numpy', 'pandas'} & set(sys.modules)))"
+    )
+    assert last_line(program, {}) == "set()"
+
+
+def test_no_core_is_refused() -> None:
+    with pytest.raises(SettingError, match="0 cores"):
+        _local_settings(0)
+
+
+def test_shuffles_and_tasks_are_as_many_as_cores() -> None:
+    found = _local_settings(3)
+    assert found["spark.master"] == "local[3]"
+    assert found["spark.sql.shuffle.partitions"] == found["spark.default.parallelism"] == "3"
+    assert LOCAL_SETTINGS.items() <= found.items()
+
+
+def test_workers_run_the_python_of_the_driver(spark: SparkSession) -> None:
+    """Symptom: ModuleNotFoundError in workers, of a virtual environment nobody activated."""
+    found = spark.sparkContext.parallelize([0]).map(lambda _: sys.executable).collect()
+    assert [Path(one).resolve() for one in found] == [Path(sys.executable).resolve()]
+
+
+def test_a_running_session_is_given_as_it_is(spark: SparkSession) -> None:
+    again = orbitmq.spark.session(settings={"spark.sql.session.timeZone": "Asia/Tokyo"})
+    assert again is spark
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert orbitmq.spark.session is session
+
+
+def test_both_formats_are_known(spark: SparkSession) -> None:
+    manager = spark._jsparkSession.sessionState().dataSourceManager()
+    assert manager.dataSourceExists("rocketmq")
+    assert manager.dataSourceExists("rocketmq_log")
+
+
+# --- a quick start ---
+
+
+def test_options_of_the_caller_come_behind_those_of_a_quick_start() -> None:
+    found = _with_quick_start({"spark.driver.extraJavaOptions": "-Xss8m", "other": "1"})
+    assert found["other"] == "1"
+    assert found["spark.driver.extraJavaOptions"].endswith(" -Xss8m")
+    assert found["spark.driver.extraJavaOptions"].startswith(quick_start.PLAIN_OPTIONS)
+
+
+def test_the_archive_is_used_when_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    path = quick_start.archive_path()
+    assert path is not None
+    assert path.parent == tmp_path / "orbitmq"
+    assert quick_start.java_options(path) == quick_start.PLAIN_OPTIONS
+    path.parent.mkdir()
+    path.touch()
+    assert f"-XX:SharedArchiveFile={path} " in quick_start.java_options(path)
+    assert make_archive.main() == 0
+    assert path.stat().st_size == 0, "what is there is kept"
+
+
+def test_another_java_has_another_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = quick_start.archive_path()
+    put_java(tmp_path, release='JAVA_VERSION="21"')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert quick_start.archive_path() != ours
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
+    assert quick_start.archive_path() is None
+    assert make_archive.main() == 1

@@ -1,0 +1,107 @@
+"""Pulls of a task: whole and in order with answers of any size, and while brokers come and go."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from orbitmq.spark.cluster import QueueFailed, cluster_of
+from orbitmq.spark.topic_planning import Range
+from orbitmq.spark.topic_pulls import QueuePulls
+from orbitmq.spark.topic_reading import RangeReader, read_ranges
+from orbitmq.testing import EmbeddedBroker
+from orbitmq.wire.bodies_client import MessageQueue
+from tests.spark.topics import COLUMNS, make, options_of, send
+
+SIZES = (10, 3_000, 10, 10, 3_900)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    settings = {"maxTransferBytesOnMessageInMemory": "8192"}  # answers of 2 to 32 messages
+    with EmbeddedBroker(settings=settings) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def mixed(broker: EmbeddedBroker) -> MessageQueue:
+    """A queue whose small and large messages lie side by side: no two answers are alike."""
+    queues = make(broker, "mixed", 1)
+    for first in range(0, 300, 5):
+        for number, size in enumerate(SIZES):
+            send(broker, queues, [first + number], size=size)
+    return queues[0]
+
+
+def offsets(broker: EmbeddedBroker, whole: Range, **given: str) -> list[int]:
+    given = {"topic": whole.queue.topic, **given}
+    options = options_of(broker, is_stream=False, **given)
+    batches = read_ranges((whole,), options, COLUMNS)
+    return [offset for batch in batches for offset in batch.column("queueOffset").to_pylist()]
+
+
+@pytest.mark.parametrize(("begin", "end"), [(0, 300), (17, 18), (17, 203), (299, 300)])
+def test_a_range_is_whole_and_in_order_though_answers_differ_in_size(
+    broker: EmbeddedBroker, mixed: MessageQueue, begin: int, end: int
+) -> None:
+    assert offsets(broker, Range(mixed, begin, end)) == list(range(begin, end))
+    small = {"pullBatchSize": "3"}
+    assert offsets(broker, Range(mixed, begin, end), **small) == list(range(begin, end))
+
+
+def test_a_filter_gives_nothing_behind_the_range(
+    broker: EmbeddedBroker, mixed: MessageQueue
+) -> None:
+    found = offsets(broker, Range(mixed, 10, 50), tags="t1")
+    assert found == [offset for offset in range(10, 50) if offset % 3 == 1]
+
+
+def test_a_task_that_is_not_read_to_its_end_leaves_no_pull_behind(
+    broker: EmbeddedBroker, mixed: MessageQueue
+) -> None:
+    options = options_of(broker, topic="mixed")
+    cluster = cluster_of(options)
+
+    async def task_count() -> int:
+        await asyncio.sleep(0)
+        return sum("_filled" in repr(task) for task in asyncio.all_tasks())
+
+    for _ in range(3):
+        batches = RangeReader(cluster, options, COLUMNS, Range(mixed, 0, 300)).batches()
+        next(batches)
+        batches.close()
+
+    async def settled() -> None:
+        while await task_count():
+            await asyncio.sleep(0.01)
+
+    cluster.wait(asyncio.wait_for(settled(), 10))
+
+
+def test_a_broker_that_restarts_while_a_task_reads_loses_nothing() -> None:
+    with EmbeddedBroker() as broker:
+        queues = make(broker, "restarted", 1)
+        send(broker, queues, range(100))
+        pulls = QueuePulls(
+            cluster := cluster_of(options := options_of(broker, topic="restarted")),
+            options,
+            queues[0],
+        )
+        first = cluster.wait(pulls.pull(0, 10))
+        broker.kill()
+        reading = cluster.submit(pulls.pull(first.next_offset, 10))
+        broker.start()
+        assert reading.result(30).next_offset == 20
+
+
+def test_a_broker_that_stays_away_is_named_after_the_time_out() -> None:
+    with EmbeddedBroker() as broker:
+        queues = make(broker, "away", 1)
+        send(broker, queues, range(3))
+        options = options_of(broker, topic="away", pullTimeoutMs="300")
+        cluster = cluster_of(options)
+        cluster.max_offsets(queues)
+        broker.kill()
+        message = "queue 0 of topic away at broker .* does not tell what is at offset 0"
+        with pytest.raises(QueueFailed, match=message):
+            cluster.wait(QueuePulls(cluster, options, queues[0]).pull(0, 1))
