@@ -50,9 +50,9 @@ def test_a_refused_selector_leaves_the_one_before_in_use(
                 with pytest.raises(RequestFailed):
                     await consumer.subscribe(refused, Selector.sql("price >>> 3"))
             assert list(consumer._subscriptions).count(other) == 0
-            await send(system, topic, numbered(3), tag="paid")
-            await send(system, topic, numbered(3, "x"), tag="other")
-            await send(system, topic, [b"last"], tag="paid")
+            await send(system, topic, numbered(3), tag="paid", queue_id=0)
+            await send(system, topic, numbered(3, "x"), tag="other", queue_id=0)
+            await send(system, topic, [b"last"], tag="paid", queue_id=0)
             async for message in consumer:
                 bodies.append(message.body)
                 if message.body == b"last":

@@ -1,8 +1,9 @@
-"""Ask a name server in plain bytes whether a broker or a topic has arrived.
+"""Ask in plain bytes whether a broker, a topic or a message has arrived.
 
-In: an address and a name. Out: nothing, as soon as the name server knows (or no longer knows)
-it; an error after the time limit. It waits for registrations, which brokers send in their own
-time: 4.9.7 while it boots, 5.5.0 up to ten seconds after that.
+In: an address and a name. Out: nothing, as soon as the server knows (or no longer knows) it; an
+error after the time limit. It waits for what brokers do in their own time: registrations (4.9.7
+while it boots, 5.5.0 up to ten seconds after that; of a topic made by a message, after the
+message's answer) and, on originals, the queues, which are written behind the answers.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import struct
 import time
 from collections.abc import Callable
 
+RUNTIME_INFO = 28
 GET_ROUTE = 105
 GET_CLUSTER_INFO = 106
 ANSWER_LIMIT_S = 10
@@ -81,5 +83,20 @@ def await_topic(namesrv: str, topic: str, broker_name: str, *, limit_s: float = 
     await_claim(
         lambda: _names_broker(ask(namesrv, GET_ROUTE, topic=topic)[1], broker_name),
         f"{namesrv} leads {topic} to {broker_name}",
+        limit_s,
+    )
+
+
+def await_route(namesrv: str, topic: str, *, limit_s: float = 60) -> None:
+    """Return when the name server knows the topic."""
+    claim = f"{namesrv} knows {topic}"
+    await_claim(lambda: ask(namesrv, GET_ROUTE, topic=topic)[0] == 0, claim, limit_s)
+
+
+def await_queued(broker: str, *, limit_s: float = 60) -> None:
+    """Return when a broker's queues hold every message that it has acknowledged until now."""
+    await_claim(
+        lambda: b'"dispatchBehindBytes":"0"' in ask(broker, RUNTIME_INFO)[1].replace(b" ", b""),
+        f"{broker} has queued all of its log",
         limit_s,
     )

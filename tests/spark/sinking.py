@@ -16,6 +16,7 @@ from orbitmq.spark.sink_keys import TaskKey
 from orbitmq.spark.sink_options import sink_options
 from orbitmq.spark.sink_writing import SinkCommit, SinkPlan, write_task
 from orbitmq.testing import EmbeddedBroker
+from tests.foreign.asking import await_queued, await_route
 
 WAIT_S = 60
 
@@ -52,8 +53,14 @@ def stream(rows: DataFrame, namesrv: str, checkpoint: Path, **options: Any) -> N
 
 
 def stored(namesrv: str, topic: str) -> list[ReceivedMessage]:
-    """Give everything that a topic holds, queue by queue."""
+    """Give everything that a topic holds, queue by queue, as soon as its brokers let it be read.
+
+    Originals tell name servers of a new topic, and fill queues, after their answers.
+    """
+    await_route(namesrv, topic)
     with Admin(namesrv) as admin:
+        for broker in admin.topic_route(topic).brokers:
+            await_queued(str(broker.master))
         found: list[ReceivedMessage] = []
         for stats in admin.topic_stats(topic).queues:
             queue, offset, end = stats.queue, stats.min_offset, stats.max_offset

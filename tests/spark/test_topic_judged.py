@@ -21,6 +21,7 @@ from orbitmq.spark.topic_source import TopicReader
 from orbitmq.spark.topic_stream import TopicStreamReader
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.world.clock import SystemClock
+from tests.foreign.asking import await_queued
 from tests.foreign.judged import System
 from tests.spark.topics import COLUMNS, numbers, rows_of
 
@@ -43,6 +44,7 @@ def send(system: System, queues: list[MessageQueue], sent: range) -> None:
         for number in sent:
             message = Message(queues[0].topic, f"body {number}".encode(), tag=f"t{number % 3}")
             producer.send(message, timeout=20, queue=queues[number % len(queues)])
+    await_queued(system.broker)
 
 
 def read(system: System, schema: Any = COLUMNS, **given: str) -> list[Any]:
