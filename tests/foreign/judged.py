@@ -1,8 +1,8 @@
 """The system under test: OrbitMQ as a process of its own, or an original in its place.
 
-In: the environment variable ORBITMQ_JUDGE. Unset, the tests judge OrbitMQ; `original-4.9.7` or
-`original-5.5.0` starts that original instead, which proves that the judge itself is right: a test
-that an original fails is a wrong test. Out: addresses, for the length of a block.
+In: the environment variable ORBITMQ_JUDGE, or a version. Unset, the tests judge OrbitMQ;
+`original-4.9.7` or `original-5.5.0` starts that original instead, which proves that the judge itself
+is right: a test that an original fails is a wrong test. Out: addresses, for the length of a block.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from pathlib import Path
 
 from tests.foreign.peers import original_broker, original_namesrv
 from tests.foreign.running import running
+
+VERSIONS = ("4.9.7", "5.5.0")
+"""The originals that stand in for OrbitMQ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,13 @@ def system_under_test(data_dir: Path, *options: str) -> Iterator[System]:
 
     `options` are for OrbitMQ only.
     """
-    version = judged_original()
+    with system_of(judged_original(), data_dir, *options) as system:
+        yield system
+
+
+@contextmanager
+def system_of(version: str | None, data_dir: Path, *options: str) -> Iterator[System]:
+    """The same of an original's version; None is OrbitMQ."""
     if version is not None:
         with original_broker(version) as original:
             yield System(original.namesrv, original.broker)

@@ -1,8 +1,8 @@
 """The Python client's own tests, played against original brokers: what it does there is the same.
 
-The tests of tests/client are written once. Here a pytest of its own runs them with an original in
-the place of OrbitMQ; those that need two brokers of ours, or what an original lacks, say so and
-are skipped there.
+The tests of tests/client are written once. Here a pytest of its own runs those that ask the system
+under test with an original in the place of OrbitMQ (tests/client/conftest.py); those that need what
+an original lacks say so and are skipped there.
 """
 
 import os

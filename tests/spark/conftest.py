@@ -1,4 +1,4 @@
-"""One Spark session for all tests here: starting one costs seconds."""
+"""One Spark session for all tests here, and each system once: starting one costs seconds."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +8,23 @@ from pyspark.sql import SparkSession
 
 from orbitmq.spark.cluster import close_clusters
 from orbitmq.spark.session import session
+from tests.foreign.judged import VERSIONS, System, system_of
+
+ORIGINAL_MARKS = (pytest.mark.foreign, pytest.mark.compat, pytest.mark.timeout(900))
+"""The first run of all fetches jars; after that an original is there in seconds."""
+
+
+@pytest.fixture(
+    scope="session",
+    params=[None, *(pytest.param(version, marks=ORIGINAL_MARKS) for version in VERSIONS)],
+    ids=lambda version: version or "orbitmq",
+)
+def system(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[System]:
+    """Any broker: OrbitMQ, then each original; pytest plays all tests of one in a row."""
+    with system_of(request.param, tmp_path_factory.mktemp("system")) as judged:
+        yield judged
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,4 +1,4 @@
-"""The sink on the system under test: OrbitMQ, or the original that ORBITMQ_JUDGE names."""
+"""The sink on any broker: OrbitMQ and the originals keep the same rows."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Topics on any broker: OrbitMQ, or the original that ORBITMQ_JUDGE names, read the same."""
+"""Topics on any broker: those of OrbitMQ and of the originals are read the same."""
 
 import json
 from collections.abc import Callable
