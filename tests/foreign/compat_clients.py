@@ -112,7 +112,7 @@ def _go_program() -> Path:
     sources = [module / "go.mod", module / "go.sum", *(module / "compat").glob("*.go")]
     with built_once("go-compat", sources, "1") as (folder, work):
         if work is not None:
-            command = [require_tool("go"), "build", "-mod=readonly", "-trimpath", "-buildvcs=false"]
+            command = [require_tool("go"), "build", "-mod=readonly", "-buildvcs=false"]
             command += ["-o", str(work / "compat"), "./compat"]
             run_tool(command, limit_s=BUILD_LIMIT_S, cwd=module)
     return folder / "compat"

@@ -401,7 +401,7 @@ def _go_program() -> Path:
     sources = [source / name for name in ("go.mod", "go.sum", "probe.go")]
     with built_once("go", sources, "1") as (folder, work):
         if work is not None:
-            command = [require_tool("go"), "build", "-mod=readonly", "-trimpath", "-buildvcs=false"]
+            command = [require_tool("go"), "build", "-mod=readonly", "-buildvcs=false"]
             run_tool([*command, "-o", str(work / "probe"), "."], limit_s=BUILD_LIMIT_S, cwd=source)
     return folder / "probe"
 
