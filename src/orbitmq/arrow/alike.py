@@ -48,13 +48,13 @@ class AlikeRows:
         self.names = shape.names
         self._count = count
         self._sizes = shape.sizes
-        kind = {
+        fields: Any = {
             "names": [str(number) for number in range(len(shape.names))],
             "formats": [f"V{size}" for size in shape.sizes],
             "offsets": list(shape.starts),
             "itemsize": len(shape.frame),
         }
-        self._rows: NDArray[Any] = rows.view(np.dtype(kind))
+        self._rows: NDArray[Any] = rows.view(np.dtype(fields))
 
     def values(self, name: str) -> Any:
         """Give the values of one name, which all rows have, as a binary array."""
