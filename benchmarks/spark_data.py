@@ -33,12 +33,23 @@ class Place:
     store: Path
     parquet: Path
     row_count: int
+    """How many there are to be read."""
+    sink_row_count: int
+    """How many are written at a time, which takes longer."""
 
 
-def fill(spark: SparkSession, source: Server, sink: Server, folder: Path, row_count: int) -> Place:
+def fill(
+    spark: SparkSession,
+    source: Server,
+    sink: Server,
+    folder: Path,
+    row_count: int,
+    sink_row_count: int,
+) -> Place:
     """Send the rows to a broker whose files are in `folder`, and write them as Parquet, too."""
     asyncio.run(_send(source.namesrv, row_count))
-    place = Place(source, sink, folder / "data" / "store", folder / "parquet", row_count)
+    store, parquet = folder / "data" / "store", folder / "parquet"
+    place = Place(source, sink, store, parquet, row_count, sink_row_count)
     topic = spark.read.format("rocketmq").option("namesrvAddr", source.namesrv)
     frame = topic.option("topic", TOPIC).load()
     frame.write.option("compression", "zstd").parquet(str(place.parquet))

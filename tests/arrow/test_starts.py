@@ -103,3 +103,21 @@ def test_no_bytes_lead_a_walk_or_a_search_astray(data: bytes, begin: int, end: i
     assert not len(found.positions)
     assert found.end == begin
     assert resync(data, begin, 0) is None
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 400), st.integers(0, 3)), min_size=1, max_size=8),
+    st.integers(1, 1_500),
+)
+def test_runs_of_one_size_and_others_are_walked_alike(
+    runs: list[tuple[int, int]], count_max: int
+) -> None:
+    bodies = [bytes(size) for count, size in runs for _ in range(count)]
+    data, starts = laid([plain(body=body) for body in bodies])
+    found = walk(data, base=0, count_max=count_max)
+    assert found.positions.tolist() == starts[:count_max]
+    assert found.end == [*starts, len(data)][min(count_max, len(starts))]
+    rest = walk(data, found.end, base=0)
+    assert rest.positions.tolist() == starts[count_max:]
+    cut = walk(data[:-1], base=0)
+    assert (cut.positions.tolist(), cut.end, cut.stop) == (starts[:-1], starts[-1], "cut")

@@ -4,9 +4,9 @@ In: properties as stored, back to back in one memory. Out: names and values of a
 places, or None when a row is not of the plain form.
 
 Rules:
-1. Plain form: name 0x01 value 0x02 …, the last 0x02 there or not, no name or value empty, no name
-   twice in a row unless in every row at the same places (so it is with messages that were sent
-   together: the last value counts), no 0x01 in a value, names in UTF-8.
+1. Plain form: name 0x01 value 0x02 …, the last 0x02 there or not, no name or value empty, no 0x01
+   in a value, names in UTF-8. Of a name that a row has twice (WAIT, in messages that were sent
+   together) the last value counts, in the first one's place: values need not ascend then.
 2. Most batches have the same names in the same order in every row. These are compared as a whole;
    only where they differ is each name looked up.
 """
@@ -17,11 +17,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from orbitmq.arrow.segments import Memory, parts
+from orbitmq.arrow.segments import Memory, items_at, parts
 from orbitmq.arrow.starts import Positions
 from orbitmq.wire.properties import ENTRY_END, NAME_END
 
 _NAME_END, _ENTRY_END = ord(NAME_END), ord(ENTRY_END)
+_SEPARATOR_MAX = max(_NAME_END, _ENTRY_END)
 _BITS_MAX = 62
 """So many names are told apart by the bits of one number."""
 
@@ -77,8 +78,10 @@ def _separators(memory: Memory, borders: Positions) -> _Separators:
     begin, end = borders[:-1], borders[1:]
     is_open = end > begin
     is_open[is_open] = used[end[is_open] - 1 - first] != _ENTRY_END
-    name_end = np.flatnonzero(used == _NAME_END) + first
-    entry_end = np.flatnonzero(used == _ENTRY_END) + first
+    found = np.flatnonzero(used <= _SEPARATOR_MAX)
+    kind = used[found]
+    found += first
+    name_end, entry_end = found[kind == _NAME_END], found[kind == _ENTRY_END]
     return _Separators(name_end, entry_end, begin, end, is_open)
 
 
@@ -103,26 +106,27 @@ def _alike_entries(memory: Memory, found: _Separators) -> Entries | None:
         return None
     if not is_open and not (ends[:, -1] + 1 == found.row_end).all():
         return None
-    names = _common_names(memory, starts, sizes[0].tolist())
-    if names is None:
+    columns = _common_names(memory, starts, sizes[0].tolist())
+    names = None if columns is None else _texts(list(columns))
+    if columns is None or names is None:
         return None
+    if len(columns) < count:
+        last = list(columns.values())
+        value_starts, ends, count = value_starts[:, last], ends[:, last], len(last)
     row_start = np.arange(0, rows * count + 1, count)
     number = np.tile(np.arange(count, dtype=np.int32), rows)
     return Entries(row_start, value_starts.ravel(), ends.ravel(), number, names, is_alike=True)
 
 
-def _common_names(memory: Memory, starts: Positions, sizes: list[int]) -> Any:
-    """Give the names of the first row if all rows have them, each once; or None."""
-    names: dict[bytes, None] = {}
+def _common_names(memory: Memory, starts: Positions, sizes: list[int]) -> dict[bytes, int] | None:
+    """Give the names of the first row, each with its last column, if all rows have them."""
+    names: dict[bytes, int] = {}
     for column, size in enumerate(sizes):
-        items: NDArray[Any] = np.ndarray(
-            (len(memory) - size + 1,), dtype=f"V{size}", buffer=memory, strides=(1,)
-        )
-        found = items[starts[:, column]].view(np.uint8).reshape(-1, size)
+        found = items_at(memory, starts[:, column], size).view(np.uint8).reshape(-1, size)
         if not (found == found[0]).all():
             return None
-        names[found[0].tobytes()] = None
-    return _texts(list(names)) if len(names) == len(sizes) else None
+        names[found[0].tobytes()] = column
+    return names
 
 
 def _texts(names: list[bytes]) -> Any:
@@ -151,10 +155,21 @@ def _other_entries(memory: Memory, found: _Separators, borders: Positions) -> En
         return None
     encoded = names.dictionary_encode()
     number = encoded.indices.to_numpy(zero_copy_only=False)
+    value_start = found.name_end + 1
     if _has_twice(number, row, len(encoded.dictionary)):
-        return None
-    values = (found.name_end + 1, entry_end)
-    return Entries(row_start, *values, number, encoded.dictionary, is_alike=False)
+        first, last = _first_and_last(row * len(encoded.dictionary) + number)
+        row_start = np.searchsorted(row[first], np.arange(len(borders)))
+        value_start, entry_end, number = value_start[last], entry_end[last], number[first]
+    names = encoded.dictionary
+    return Entries(row_start, value_start, entry_end, number, names, is_alike=False)
+
+
+def _first_and_last(keys: NDArray[Any]) -> tuple[Positions, Positions]:
+    """Give where each key is first and where it is last, in the order of the first."""
+    _, first = np.unique(keys, return_index=True)
+    _, from_behind = np.unique(keys[::-1], return_index=True)
+    order = np.argsort(first)
+    return first[order], (len(keys) - 1 - from_behind)[order]
 
 
 def _all_ends(found: _Separators) -> tuple[Positions, Positions]:

@@ -4,8 +4,9 @@ In: the properties of records as stored, one binary array. Out: a map array, or 
 
 Rules:
 1. The outcome is that of `wire.properties.parse_properties`, row by row.
-2. Entries are found in all rows together (entries.py). Where one is not of the plain form, or a
-   value is not UTF-8, all rows of the batch are read one by one: right before quick.
+2. Rows that are all alike (alike.py) are read by columns. Of others the entries are found in all
+   rows together (entries.py). Where one is not of the plain form, or a value is not UTF-8, all rows
+   of the batch are read one by one: right before quick.
 """
 
 from typing import Any
@@ -13,9 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from orbitmq.arrow.alike import AlikeRows, find_alike
 from orbitmq.arrow.columns import arrow_type
 from orbitmq.arrow.entries import Entries, find_entries
-from orbitmq.arrow.segments import bytes_of, is_ascii, parts
+from orbitmq.arrow.segments import bytes_of, is_ascii, parts_in_any_order
+from orbitmq.arrow.starts import Positions
 from orbitmq.wire.properties import parse_properties
 
 MAP_TYPE = arrow_type("map<string,string>")
@@ -28,18 +31,31 @@ class Properties:
         """`stored` is a binary array without nulls; `are_all_wanted` says that maps will be."""
         self._stored = stored
         self._memory, borders = bytes_of(stored)
-        self._dicts: list[dict[str, str]] = []
-        self._entries = find_entries(self._memory, borders)
         self._is_ascii = is_ascii(self._memory)
+        self._dicts: list[dict[str, str]] = []
         self._values: Any = None
+        self._entries: Entries | None = None
+        self._alike = self._found_alike(borders) if self._is_ascii else None
+        if self._alike is not None:
+            return
+        self._entries = find_entries(self._memory, borders)
         if are_all_wanted and self._entries is not None:
             self._values = self._texts(self._entries, slice(None))
         if self._entries is None:
             self._read_one_by_one()
 
+    def _found_alike(self, borders: Positions) -> AlikeRows | None:
+        count = len(borders) - 1
+        size = int(borders[1]) if count else 0
+        is_even = size * count == len(self._memory) and bool((np.diff(borders) == size).all())
+        return find_alike(self._memory, size, count) if is_even else None
+
     def maps(self) -> Any:
         """Give all of them as a map array."""
-        entries = self._entries
+        alike, entries = self._alike, self._entries
+        if alike is not None:
+            values = alike.all_values().view(pa.string())
+            return pa.MapArray.from_arrays(alike.map_starts(), alike.map_names(), values)
         if entries is None:
             return pa.array([list(each.items()) for each in self._dicts], type=MAP_TYPE)
         starts = pa.array(entries.row_start.astype(np.int32))
@@ -48,6 +64,10 @@ class Properties:
 
     def column(self, name: str) -> Any:
         """Give the values of one property, null where a row has none."""
+        if self._alike is not None:
+            if name in self._alike.names:
+                return self._alike.values(name).view(pa.string())
+            return pa.nulls(len(self._stored), pa.string())
         values, rows = self._found(name)
         if self._entries is None:
             return pa.array([each.get(name) for each in self._dicts], type=pa.string())
@@ -72,7 +92,7 @@ class Properties:
     def _texts(self, entries: Entries, which: Any) -> Any:
         """Give values as text; where one is not, everything is read anew."""
         begins, ends = entries.value_start[which], entries.value_end[which]
-        values = parts(pa.py_buffer(self._memory), begins, ends)
+        values = parts_in_any_order(pa.py_buffer(self._memory), begins, ends)
         if self._is_ascii:
             return values.view(pa.string())
         try:

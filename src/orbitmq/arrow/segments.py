@@ -3,10 +3,13 @@
 In: memory, and where parts of it begin and end. Out: an array of those parts.
 
 Rules:
-1. Parts ascend and do not overlap: the borders of parts and gaps are the offsets of one array over
-   the untouched memory, and every other element of it is copied out.
-2. Offsets have 64 bits up to that copy, so memory may be as long as a log file.
-3. What is not UTF-8 becomes U+FFFD, as everywhere in messages.
+1. Parts ascend and do not overlap. Each is copied once, whichever way is taken.
+2. Parts of one length, as of most messages of a topic, are copied as items of that size. Long ones
+   of several lengths are views over the untouched memory, which Arrow copies out at once. For the
+   others the borders of parts and gaps are the offsets of one array, and every other element of it
+   is copied out.
+3. Memory may be as long as a log file: positions have 64 bits up to the copy.
+4. What is not UTF-8 becomes U+FFFD, as everywhere in messages.
 """
 
 from typing import Any
@@ -20,12 +23,67 @@ from orbitmq.arrow.starts import Positions
 
 Memory = NDArray[np.uint8]
 
+SPAN_MAX = 2**31 - 1
+"""How far apart the parts of one array of views may lie."""
+
+_VIEW = np.dtype([("size", "<i4"), ("prefix", "V4"), ("buffer", "<i4"), ("offset", "<i4")])
+_INLINE_MAX = 12
+"""Shorter parts would have to lie in the view itself."""
+
 
 def parts(memory: Any, begins: Positions, ends: Positions) -> Any:
     """Give the parts [begin, end) of an Arrow buffer as a binary array of its own memory."""
-    count = len(begins)
-    if count == 0:
+    if not len(begins):
         return pa.array([], type=pa.binary())
+    sizes = ends - begins
+    least, most = int(sizes.min()), int(sizes.max())
+    if least == most > 0:
+        items = items_at(np.frombuffer(memory, dtype=np.uint8), begins, most)
+        return evenly(items.view(np.uint8), most, len(begins))
+    if least > _INLINE_MAX and ends[-1] - begins[0] <= SPAN_MAX:
+        return _viewed(memory, begins, sizes)
+    return _taken(memory, begins, ends)
+
+
+def parts_in_any_order(memory: Any, begins: Positions, ends: Positions) -> Any:
+    """Give parts that need not ascend, as `parts` does."""
+    if (begins[1:] > begins[:-1]).all():
+        return parts(memory, begins, ends)
+    order = np.argsort(begins, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return parts(memory, begins[order], ends[order]).take(pa.array(place))
+
+
+def items_at(memory: Memory, begins: Positions, size: int) -> NDArray[Any]:
+    """Give copies of the `size` bytes at each place, as opaque items."""
+    items: NDArray[Any] = np.ndarray(
+        (len(memory) - size + 1,), dtype=f"V{size}", buffer=memory, strides=(1,)
+    )
+    return items[begins]
+
+
+def evenly(values: Memory, size: int, count: int) -> Any:
+    """Give memory as a binary array of `count` elements of one size."""
+    offsets = np.arange(0, size * count + 1, size or 1, dtype=np.int32)[: count + 1]
+    if not size:
+        offsets = np.zeros(count + 1, dtype=np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(values)]
+    return pa.Array.from_buffers(pa.binary(), count, buffers, null_count=0)
+
+
+def _viewed(memory: Any, begins: Positions, sizes: Positions) -> Any:
+    first = int(begins[0])
+    views = np.zeros(len(begins), dtype=_VIEW)
+    views["size"] = sizes
+    views["offset"] = begins - first
+    buffers = [None, pa.py_buffer(views), memory.slice(first)]
+    viewed = pa.Array.from_buffers(pa.binary_view(), len(begins), buffers, null_count=0)
+    return viewed.cast(pa.binary())
+
+
+def _taken(memory: Any, begins: Positions, ends: Positions) -> Any:
+    count = len(begins)
     offsets = np.empty(2 * count, dtype=np.int64)
     offsets[0::2] = begins
     offsets[1::2] = ends

@@ -28,7 +28,10 @@ COUNT_MAX = 1 << 62
 """As many as there are."""
 
 RUN_MIN = 64
-"""Records of one size often follow each other: so many are looked at together, then more."""
+RUN_GROWTH = 4
+STEPS_MAX = 1_024
+"""Records of one size often follow each other: so many are looked at together, then more. Where
+their sizes differ more and more are followed one by one before that is tried again."""
 
 SEARCH_BYTES = 1 << 20
 """How much is looked through together; memory of a file that is not needed is not touched."""
@@ -81,39 +84,51 @@ def _chain(data: Bytes, begin: int, end: int, count_max: int) -> tuple[Positions
         return np.empty(0, dtype=np.int64), begin
     # Every byte begins a number here: reading one is quicker than unpacking it.
     sizes: NDArray[Any] = np.ndarray((least + 1,), dtype=">i4", buffer=memory, strides=(1,))
-    limit = min(count_max, (last - begin) // RECORD_SIZE_MIN + 1)
-    found: list[int] = []
-    position, run = begin, RUN_MIN
-    while position <= last and len(found) < limit:
+    left = min(count_max, (last - begin) // RECORD_SIZE_MIN + 1)
+    pieces: list[Positions] = []
+    position, run, steps = begin, RUN_MIN, RUN_MIN
+    while position <= last and left > 0:
         size = sizes.item(position)
         if size < RECORD_SIZE_MIN:
             break
-        run_end = position + run * size
-        if len(found) + run <= limit and run_end <= last + size:
-            if (sizes[position : run_end - size + 1 : size] == size).all():
-                found += range(position, run_end, size)
-                position, run = run_end, run * 2
-                continue
-            run = RUN_MIN
-        position = _steps(sizes, position, last, found, min(limit - len(found), RUN_MIN))
-    positions = np.array(found, dtype=np.int64)
+        found = _run(sizes, position, size, min(run, left, (last - position) // size + 1))
+        run, steps_next = run * RUN_GROWTH, RUN_MIN
+        if len(found) < RUN_MIN:
+            found, size = _steps(sizes, position, last, min(left, steps))
+            run, steps_next = RUN_MIN, min(steps * RUN_GROWTH, STEPS_MAX)
+        steps = steps_next
+        pieces.append(found)
+        position = int(found[-1]) + size
+        left -= len(found)
+    positions = np.concatenate(pieces) if pieces else np.empty(0, dtype=np.int64)
     if position > len(memory):
-        return positions[:-1], found[-1]
+        return positions[:-1], int(positions[-1])
     return positions, position
 
 
-def _steps(sizes: NDArray[Any], position: int, last: int, found: list[int], count: int) -> int:
-    """Follow `count` sizes one by one, and give where the last one leads."""
+def _run(sizes: NDArray[Any], position: int, size: int, count: int) -> Positions:
+    """Give the records of one size that follow each other, `count` at most."""
+    is_same = sizes[position : position + (count - 1) * size + 1 : size] == size
+    if not is_same.all():
+        count = int(is_same.argmin())
+    return np.arange(position, position + count * size, size, dtype=np.int64)
+
+
+def _steps(sizes: NDArray[Any], position: int, last: int, count: int) -> tuple[Positions, int]:
+    """Follow `count` sizes one by one; give where they lead, and the last one."""
+    found: list[int] = []
     size_at, add = sizes.item, found.append
+    taken = 0
     for _ in range(count):
         size = size_at(position)
         if size < RECORD_SIZE_MIN:
             break
         add(position)
+        taken = size
         position += size
         if position > last:
             break
-    return position
+    return np.array(found, dtype=np.int64), taken
 
 
 def good_count(data: Bytes, positions: Positions, base: int | None) -> int:

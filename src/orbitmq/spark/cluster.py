@@ -36,6 +36,7 @@ from orbitmq.client.routes import Route
 from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import ConnectFailed, MQError, OutcomeUnknown, RouteNotFound
 from orbitmq.spark.connection_options import ConnectionOptions, client_settings
+from orbitmq.spark.queue_words import told_of
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.fastjson import read_json
@@ -248,11 +249,6 @@ class QueueFailed(MQError):
         super().__init__(f"{told_of(queue)} does not tell {what}: {cause}")
         self.queue = queue
         self.cause = cause
-
-
-def told_of(queue: MessageQueue) -> str:
-    """Give a queue's name for people."""
-    return f"queue {queue.queue_id} of topic {queue.topic} at broker {queue.broker_name}"
 
 
 async def _has_offset(instance: Instance, group: str, queue: MessageQueue) -> bool:

@@ -11,7 +11,7 @@ Rules:
 import logging
 
 from orbitmq.errors import MQError
-from orbitmq.spark.cluster import told_of
+from orbitmq.spark.queue_words import told_of
 from orbitmq.wire.bodies_client import MessageQueue
 
 log = logging.getLogger(__name__)

@@ -26,6 +26,7 @@ from orbitmq.wire.record import BLANK_MAGIC, BLANK_SIZE
 WALK_COUNT = 65_536
 PAGE_SIZE = 4_096
 SEARCH_BYTES = 1 << 20
+_PREFIX_SIZE = 8
 _BLANK = BLANK_MAGIC.to_bytes(4, "big")
 
 
@@ -69,9 +70,28 @@ def behind_damage(
     if landing.footing is Footing.FREE:
         return None
     search_end = len(view) if search_end is None else search_end
-    begin = at + 1
+    begin = first_not_zero(view, at + 1, search_end)
+    if begin >= search_end:
+        return None
+    begin = max(at + 1, begin - _PREFIX_SIZE)  # sizes, and what comes before magics, begin so
     found = next_record(view[begin : search_end + RECORD_BYTES_MAX], 0, base + begin)
     return begin + found if found is not None else _closing_blank(view, begin, search_end)
+
+
+def first_not_zero(view: memoryview, begin: int, end: int) -> int:
+    """Give where a piece begins that has something in it, or `end`: quicker than any search."""
+    memory = np.frombuffer(view, dtype=np.uint8)
+    while begin < end and not memory[begin : min(begin + SEARCH_BYTES, end)].max():
+        begin += SEARCH_BYTES
+    return min(begin, end)
+
+
+def last_not_zero(view: memoryview, end: int) -> int:
+    """Give where the last piece ends that has something in it, or 0."""
+    memory = np.frombuffer(view, dtype=np.uint8)
+    while end > 0 and not memory[max(0, end - SEARCH_BYTES) : end].max():
+        end -= SEARCH_BYTES
+    return max(0, end)
 
 
 def _closing_blank(view: memoryview, begin: int, search_end: int) -> int | None:

@@ -4,12 +4,13 @@ In: a log's files. Out: the log offset behind its last record.
 
 Rules:
 1. Files that hold no record yet are passed over from the end: brokers make the next one ahead.
-2. Only the last written file is walked, from near its end where the file system knows its holes.
+2. Only the last written file is walked, from near the end of what is not zeros in it. The file
+   system tells holes; of a copy that has none the zeros are read, which is quick.
 """
 
 from pathlib import Path
 
-from orbitmq.spark.log_damage import written_end
+from orbitmq.spark.log_damage import last_not_zero, written_end
 from orbitmq.spark.log_files import LogFile
 from orbitmq.store.scan import next_record
 from orbitmq.wire.record import RECORD_SIZE_MAX
@@ -53,6 +54,7 @@ def _file_end(files: Files, log_file: LogFile, known_end: int) -> int:
     if begin > 0:
         data_end = min(data_end, begin + LOOK_AHEAD_BYTES)
     else:
+        data_end = last_not_zero(view, data_end)
         begin = _near_end(view[:data_end], log_file.base)
     return log_file.base + written_end(view, log_file.base, begin, data_end)
 

@@ -28,7 +28,8 @@ from orbitmq.client.instance import Instance
 from orbitmq.client.queue_offsets import max_offset
 from orbitmq.client.remote import request
 from orbitmq.errors import OutcomeUnknown
-from orbitmq.spark.cluster import Cluster, Retries, told_of
+from orbitmq.spark.cluster import Cluster, Retries
+from orbitmq.spark.queue_words import told_of
 from orbitmq.spark.sink_keys import BATCH_DIGITS, END, TASK_DIGITS
 from orbitmq.spark.sink_patience import patiently, readable_queues
 from orbitmq.wire.bodies_client import TAG, MessageQueue

@@ -25,7 +25,8 @@ from orbitmq.client.queue_choice import Turns
 from orbitmq.client.remote import failure_of, request
 from orbitmq.client.send_result import SEND_OK, STATUS_OF
 from orbitmq.errors import MQError, RequestFailed, RouteNotFound
-from orbitmq.spark.cluster import Cluster, told_of
+from orbitmq.spark.cluster import Cluster
+from orbitmq.spark.queue_words import told_of
 from orbitmq.spark.sink_options import SinkOptions
 from orbitmq.spark.sink_patience import PAUSE_FIRST_S, PAUSE_MAX_S, UNKNOWN, may_pass
 from orbitmq.spark.sink_requests import Request

@@ -13,8 +13,9 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 
 from orbitmq.errors import SettingError
-from orbitmq.spark.cluster import Cluster, told_of
+from orbitmq.spark.cluster import Cluster
 from orbitmq.spark.offsets import Offsets, read_offsets
+from orbitmq.spark.queue_words import told_of
 from orbitmq.spark.topic_options import EARLIEST, FORMAT, GROUP, LATEST, TopicOptions
 from orbitmq.spark.topic_times import first_since
 from orbitmq.wire.bodies_client import MessageQueue

@@ -11,8 +11,9 @@ Rules:
 import re
 
 from orbitmq.errors import MQError, RouteNotFound, SettingError
-from orbitmq.spark.cluster import Cluster, told_of
+from orbitmq.spark.cluster import Cluster
 from orbitmq.spark.offsets import read_assign
+from orbitmq.spark.queue_words import told_of
 from orbitmq.spark.topic_options import FORMAT, TopicOptions
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.world.clock import Clock, SystemClock

@@ -1,0 +1,11 @@
+"""A queue's name for people, as errors and warnings of sources and sinks tell it.
+
+In: a queue. Out: text. Rule: it needs no client, for readers of files tell of queues, too.
+"""
+
+from orbitmq.wire.bodies_client import MessageQueue
+
+
+def told_of(queue: MessageQueue) -> str:
+    """Give a queue's name for people."""
+    return f"queue {queue.queue_id} of topic {queue.topic} at broker {queue.broker_name}"
