@@ -150,6 +150,22 @@ def test_damage_at_the_start_of_a_batch_is_told(made: MadeLog) -> None:
     assert rows_between(reader, start, end) == made.starts[-1:]
 
 
+def test_two_damages_side_by_side_at_the_border_of_two_batches_are_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Symptom: a batch began with a bad record that the one before had told of already."""
+    made = MadeLog(tmp_path)
+    made.append(*[plain(1, body=b"x" * 60)] * 20)
+    bad = made.starts[9:11]
+    for each in bad:
+        made.write(each + 90, b"?")
+    reader = stream(tmp_path, onCorruptRecord="skip", verifyCrc="true")
+    batches = all_batches(reader, ReadMaxBytes(bad[1]))
+    assert len(batches) == 2
+    assert [each for batch in batches for each in batch] == made.starts[:9] + made.starts[11:]
+    assert caplog.text.count("are skipped") == 1
+
+
 def test_files_that_retention_removed_before_they_were_read_are_a_loss(
     made: MadeLog, caplog: pytest.LogCaptureFixture
 ) -> None:
