@@ -196,14 +196,14 @@ def free_port_with_neighbours() -> int:
 
 @contextmanager
 def original_broker(
-    version: str, namesrv: str | None = None, **settings: str
+    version: str, namesrv: str | None = None, conf: Path | None = None, **settings: str
 ) -> Iterator[Original]:
     """An original broker, at `namesrv` or with a name server of its own.
 
-    `namesrv` may be a list "a:1;b:2". Further arguments are settings of the broker. When the block
-    begins, every name server knows it.
+    `namesrv` may be a list "a:1;b:2", `conf` has files for its conf folder. Further arguments are
+    settings of the broker. When the block begins, every name server knows it.
     """
-    with _original(version, namesrv, settings, with_broker=True) as original:
+    with _original(version, namesrv, settings, with_broker=True, conf=conf) as original:
         yield original
 
 
@@ -232,6 +232,7 @@ def _original(
     *,
     with_broker: bool,
     stop_s: int = ORIGINAL_STOP_S,
+    conf: Path | None = None,
 ) -> Iterator[Original]:
     original_jars(version)
     quick = " ".join(JVM_QUICK)
@@ -241,6 +242,7 @@ def _original(
         "BROKER_JVM": f"-Xms512m -Xmx512m {quick}",
         "NAMESRV_JVM": f"-Xms256m -Xmx256m {quick}",
         "NAMESRV": namesrv or "",
+        "CONF": str(conf or ""),
     }
     with ExitStack() as stack:
         folder = stack.enter_context(

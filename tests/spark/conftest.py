@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from orbitmq.spark.cluster import close_clusters
 from orbitmq.spark.session import session
+from tests.foreign.judged import System, system_under_test
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -15,6 +16,14 @@ def no_connections_left() -> Iterator[None]:
     """Other tests count the threads of clients: those of the pool end with each file."""
     yield
     close_clusters()
+
+
+@pytest.fixture(scope="session")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """OrbitMQ, or the original that ORBITMQ_JUDGE names; both filter by SQL."""
+    folder = tmp_path_factory.mktemp("system")
+    with system_under_test(folder, "-D", "enablePropertyFilter=true") as judged:
+        yield judged
 
 
 @pytest.fixture(scope="session")

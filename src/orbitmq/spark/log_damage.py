@@ -9,8 +9,8 @@ Rules:
    ends there: a broker writes there, or was cut off there.
 3. The last record of what is written counts when its CRC is right and its end is not zeros: it may
    be under way.
-4. Whoever reads the file from its beginning comes by every record that is whole, its CRC as well. So
-   who begins behind one of them finds the same records and the same damage.
+4. Whoever reads the file from its beginning comes by every record that is whole, its CRC as well.
+   So who begins behind one of them finds the same records and the same damage.
 """
 
 from typing import NamedTuple
