@@ -196,14 +196,22 @@ def free_port_with_neighbours() -> int:
 
 @contextmanager
 def original_broker(
-    version: str, namesrv: str | None = None, conf: Path | None = None, **settings: str
+    version: str, namesrv: str | None = None, **settings: str
 ) -> Iterator[Original]:
     """An original broker, at `namesrv` or with a name server of its own.
 
-    `namesrv` may be a list "a:1;b:2", `conf` has files for its conf folder. Further arguments are
-    settings of the broker. When the block begins, every name server knows it.
+    `namesrv` may be a list "a:1;b:2". Further arguments are settings of the broker. When the block
+    begins, every name server knows it.
     """
-    with _original(version, namesrv, settings, with_broker=True, conf=conf) as original:
+    with _original(version, namesrv, settings, with_broker=True) as original:
+        yield original
+
+
+@contextmanager
+def guarded_original_broker(version: str, conf: Path) -> Iterator[Original]:
+    """An original broker with access control by the file `plain_acl.yml` in `conf`."""
+    settings = {"aclEnable": "true"}
+    with _original(version, None, settings, with_broker=True, conf=conf) as original:
         yield original
 
 

@@ -15,7 +15,7 @@ from orbitmq.spark.connection_options import client_settings
 from orbitmq.spark.topic_options import topic_options
 from orbitmq.testing import EmbeddedBroker
 from orbitmq.wire.bodies_client import MessageQueue
-from tests.foreign.peers import original_broker, require_tool
+from tests.foreign.peers import guarded_original_broker, require_tool
 from tests.net.certificates import Authority
 
 UNTIL_S = 60
@@ -214,7 +214,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     require_tool("mvn")
     conf = tmp_path_factory.mktemp("conf")
     (conf / "plain_acl.yml").write_text(ACL)
-    with original_broker("4.9.7", conf=conf, aclEnable="true") as original:
+    with guarded_original_broker("4.9.7", conf) as original:
         yield original.namesrv
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from orbitmq.arrow.columns import arrow_schema
 from orbitmq.errors import SettingError
-from orbitmq.spark.cluster import cluster_of
+from orbitmq.spark.cluster import QueueFailed, cluster_of
 from orbitmq.spark.data_loss import DataLoss
 from orbitmq.spark.offsets import batch_end, marks_in, nested, offsets_in, read_offsets, starts_in
 from orbitmq.testing import EmbeddedBroker
@@ -184,6 +184,13 @@ def test_a_namespace_is_in_no_row_and_no_offset(broker: EmbeddedBroker) -> None:
     assert {row["topic"] for row in rows} == {"T"}
     starts = listed({MessageQueue("T", queues[0].broker_name, 0): 1})
     assert numbers(read(broker, startingOffsets=starts, **given)) == [1, 2, 3]
+
+
+def test_a_broker_that_does_not_filter_by_sql_says_so(
+    broker: EmbeddedBroker, queues: list[MessageQueue]
+) -> None:
+    with pytest.raises(QueueFailed, match=r"queue \d of topic T at broker .*SQL92"):
+        read(broker, topic="T", sql92="price > 3")
 
 
 def test_a_topic_that_comes_late_is_waited_for(broker: EmbeddedBroker) -> None:

@@ -76,7 +76,9 @@ def behind_damage(
     search_end = len(view) if search_end is None else search_end
     begin = at + 1
     found = next_record(view[begin : search_end + RECORD_BYTES_MAX], 0, base + begin)
-    return begin + found if found is not None else _closing_blank(view, begin, search_end)
+    if found is not None and begin + found <= search_end:
+        return begin + found
+    return _closing_blank(view, begin, search_end)
 
 
 def _closing_blank(view: memoryview, begin: int, search_end: int) -> int | None:
