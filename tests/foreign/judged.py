@@ -27,6 +27,8 @@ class System:
 
     namesrv: str
     broker: str
+    version: str | None = None
+    """The original's; None is OrbitMQ."""
 
 
 def judged_original() -> str | None:
@@ -55,7 +57,7 @@ def system_of(version: str | None, data_dir: Path, *options: str) -> Iterator[Sy
     """The same of an original's version; None is OrbitMQ."""
     if version is not None:
         with original_broker(version) as original:
-            yield System(original.namesrv, original.broker)
+            yield System(original.namesrv, original.broker, version)
         return
     with running(up_command(data_dir, *options)) as ready:
         yield System(ready["namesrv"], ready["broker"])

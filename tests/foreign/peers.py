@@ -208,6 +208,14 @@ def original_broker(
 
 
 @contextmanager
+def guarded_original_broker(version: str, conf: Path) -> Iterator[Original]:
+    """An original broker with access control by the file `plain_acl.yml` in `conf`."""
+    settings = {"aclEnable": "true"}
+    with _original(version, None, settings, with_broker=True, conf=conf) as original:
+        yield original
+
+
+@contextmanager
 def tidy_original_broker(
     version: str, namesrv: str, settings: Mapping[str, str]
 ) -> Iterator[Original]:
@@ -232,6 +240,7 @@ def _original(
     *,
     with_broker: bool,
     stop_s: int = ORIGINAL_STOP_S,
+    conf: Path | None = None,
 ) -> Iterator[Original]:
     original_jars(version)
     quick = " ".join(JVM_QUICK)
@@ -241,6 +250,7 @@ def _original(
         "BROKER_JVM": f"-Xms512m -Xmx512m {quick}",
         "NAMESRV_JVM": f"-Xms256m -Xmx256m {quick}",
         "NAMESRV": namesrv or "",
+        "CONF": str(conf or ""),
     }
     with ExitStack() as stack:
         folder = stack.enter_context(

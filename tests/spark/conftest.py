@@ -22,8 +22,9 @@ ORIGINAL_MARKS = (pytest.mark.foreign, pytest.mark.compat, pytest.mark.timeout(9
 def system(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[System]:
-    """Any broker: OrbitMQ, then each original; pytest plays all tests of one in a row."""
-    with system_of(request.param, tmp_path_factory.mktemp("system")) as judged:
+    """Any broker: OrbitMQ, then each original; all filter by SQL. Tests of one are in a row."""
+    folder = tmp_path_factory.mktemp("system")
+    with system_of(request.param, folder, "-D", "enablePropertyFilter=true") as judged:
         yield judged
 
 

@@ -271,6 +271,43 @@ def test_damage_on_the_border_of_two_tasks_is_told_once(tmp_path: Path) -> None:
         made.write(bad + 4, b"\xda")
 
 
+def test_two_damages_side_by_side_at_the_border_of_two_tasks_are_told_once(tmp_path: Path) -> None:
+    """Symptom: the second one was in the range of the first, and told again by the next task."""
+    made = MadeLog(tmp_path, file_size=65_536)
+    made.append(*[plain(1, body=b"x" * 60, properties=b"a\x01" + b"b" * 97)] * 60)  # 256 bytes
+    size = made.starts[1]
+    border = next(each for each in made.starts if each and each % 4_096 == 0)
+    for first in (border - 2 * size, border - size, border):
+        for bad in (first, first + size):
+            made.write(bad + 90, b"?")
+        choices = {"onCorruptRecord": "quarantine", "verifyCrc": "true"}
+        rows = read_rows(tmp_path, splitSizeBytes="4096", **choices)
+        assert bad_ranges(rows) == [(first, first + 2 * size)]
+        assert offsets(rows) == [each for each in made.starts if each not in (first, first + size)]
+        for bad in (first, first + size):
+            made.write(bad + 90, b"x")
+
+
+@settings(max_examples=80)
+@given(st.lists(NAMED, min_size=1, max_size=8), st.data())
+def test_random_damage_at_the_borders_of_tasks_is_told_as_if_there_were_none(
+    tmp_path_factory: pytest.TempPathFactory, records: list[Record], data: st.DataObject
+) -> None:
+    made = MadeLog(tmp_path_factory.mktemp("log"), file_size=65_536)
+    while made.end < 13_000:
+        made.append(*records)
+    borders = st.sampled_from([4_096, 8_192])
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(borders) + data.draw(st.integers(-900, 900))
+        made.write(at, data.draw(st.sampled_from([b"\0", b"\xff", bytes(200), b"\1\2\3"])))
+    made.append(plain(0))
+    verifies = data.draw(st.sampled_from(["true", "false"]))
+    choices = {"onCorruptRecord": "quarantine", "verifyCrc": verifies, "decompress": "false"}
+    rows = read_rows(made.root, **choices)
+    split = read_rows(made.root, splitSizeBytes="4096", **choices)
+    assert (offsets(split), bad_ranges(split)) == (offsets(rows), bad_ranges(rows))
+
+
 @settings(max_examples=60)
 @given(st.lists(NAMED, min_size=3, max_size=40), st.data())
 def test_after_random_damage_records_and_damage_are_those_of_the_stores_own_reader(

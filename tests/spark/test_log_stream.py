@@ -10,6 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from orbitmq.arrow.columns import arrow_schema
 from orbitmq.errors import CorruptRecord
+from orbitmq.spark import log_ends
 from orbitmq.spark.data_loss import DataLoss
 from orbitmq.spark.log_options import log_options
 from orbitmq.spark.log_stream import LogStreamReader
@@ -148,6 +149,55 @@ def test_damage_at_the_start_of_a_batch_is_told(made: MadeLog) -> None:
         rows_between(reader, start, end)
     reader = stream(made.root, onCorruptRecord="skip")
     assert rows_between(reader, start, end) == made.starts[-1:]
+
+
+def test_zeros_that_a_crash_left_are_told_once_there_is_a_record_behind_them(
+    made: MadeLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = stream(made.root, onCorruptRecord="skip")
+    start = reader.latestOffset(reader.initialOffset(), ALL)
+    lost = made.end
+    made.append(plain(1))
+    made.write(lost, bytes(made.end - lost))
+    assert reader.latestOffset(start, ALL) == start
+    made.append(plain(2))
+    end = reader.latestOffset(start, ALL)
+    assert rows_between(reader, start, end) == made.starts[-1:]
+    assert f"bytes {lost} to {made.starts[-1] - 1} of the log" in caplog.text
+
+
+def test_more_zeros_than_are_looked_through_are_passed_with_the_next_file(
+    made: MadeLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_ends, "LOOK_AHEAD_BYTES", 300)
+    reader = stream(made.root, onCorruptRecord="skip")
+    start = reader.latestOffset(reader.initialOffset(), ALL)
+    lost, count = made.end, len(made.starts)
+    made.append(*(plain(number) for number in range(6)))
+    made.write(lost, bytes(made.starts[-1] - lost))
+    assert made.file(lost) == made.file(made.starts[-1])
+    assert made.starts[-1] - lost > 300
+    assert reader.latestOffset(start, ALL) == start
+    while made.file(made.starts[-1]) == made.file(lost):
+        made.append(plain(7))
+    end = reader.latestOffset(start, ALL)
+    assert rows_between(reader, start, end) == made.starts[count + 5 :]
+
+
+def test_two_damages_side_by_side_at_the_border_of_two_batches_are_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Symptom: a batch began with a bad record that the one before had told of already."""
+    made = MadeLog(tmp_path)
+    made.append(*[plain(1, body=b"x" * 60)] * 20)
+    bad = made.starts[9:11]
+    for each in bad:
+        made.write(each + 90, b"?")
+    reader = stream(tmp_path, onCorruptRecord="skip", verifyCrc="true")
+    batches = all_batches(reader, ReadMaxBytes(bad[1]))
+    assert len(batches) == 2
+    assert [each for batch in batches for each in batch] == made.starts[:9] + made.starts[11:]
+    assert caplog.text.count("are skipped") == 1
 
 
 def test_files_that_retention_removed_before_they_were_read_are_a_loss(

@@ -8,9 +8,9 @@ import pytest
 
 from orbitmq.arrow.columns import arrow_schema
 from orbitmq.errors import SettingError
-from orbitmq.spark.cluster import cluster_of
+from orbitmq.spark.cluster import QueueFailed, cluster_of
 from orbitmq.spark.data_loss import DataLoss
-from orbitmq.spark.offsets import batch_end, nested, offsets_in, read_offsets, starts_in
+from orbitmq.spark.offsets import batch_end, marks_in, nested, offsets_in, read_offsets, starts_in
 from orbitmq.testing import EmbeddedBroker
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.world.clock import SystemClock
@@ -50,6 +50,15 @@ def test_the_starts_of_a_batch_are_no_part_of_the_next_ones_start() -> None:
     end = batch_end({queue: 5, other: 7}, {other: 3})
     assert offsets_in(end) == {queue: 5, other: 7}
     assert starts_in(end) == {other: 3}
+    assert json.dumps(end) == json.dumps(end, sort_keys=True)
+
+
+def test_marks_are_no_offsets_and_the_text_stays_sorted() -> None:
+    queue, other = MessageQueue("%RETRY%g", "b", 0), MessageQueue("T", "b", 1)
+    end = batch_end({queue: 5, other: 7}, {other: 3}, {other: 1_700_000_000_000})
+    assert offsets_in(end) == {queue: 5, other: 7}
+    assert starts_in(end) == {other: 3}
+    assert marks_in(end) == {other: 1_700_000_000_000}
     assert json.dumps(end) == json.dumps(end, sort_keys=True)
 
 
@@ -175,6 +184,13 @@ def test_a_namespace_is_in_no_row_and_no_offset(broker: EmbeddedBroker) -> None:
     assert {row["topic"] for row in rows} == {"T"}
     starts = listed({MessageQueue("T", queues[0].broker_name, 0): 1})
     assert numbers(read(broker, startingOffsets=starts, **given)) == [1, 2, 3]
+
+
+def test_a_broker_that_does_not_filter_by_sql_says_so(
+    broker: EmbeddedBroker, queues: list[MessageQueue]
+) -> None:
+    with pytest.raises(QueueFailed, match=r"queue \d of topic T at broker .*SQL92"):
+        read(broker, topic="T", sql92="price > 3")
 
 
 def test_a_topic_that_comes_late_is_waited_for(broker: EmbeddedBroker) -> None:

@@ -1,17 +1,23 @@
 """Pulls of a task: whole and in order with answers of any size, and while brokers come and go."""
 
 import asyncio
+import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from orbitmq.arrow.columns import arrow_schema
 from orbitmq.spark.cluster import QueueFailed, cluster_of
+from orbitmq.spark.data_loss import DataLoss
+from orbitmq.spark.topic_bounds import Bounds
 from orbitmq.spark.topic_planning import Range
 from orbitmq.spark.topic_pulls import QueuePulls
 from orbitmq.spark.topic_reading import RangeReader, read_ranges
 from orbitmq.testing import EmbeddedBroker
 from orbitmq.wire.bodies_client import MessageQueue
-from tests.spark.topics import COLUMNS, make, options_of, send
+from tests.spark.topics import COLUMNS, make, numbers, options_of, read_batch, send
 
 SIZES = (10, 3_000, 10, 10, 3_900)
 
@@ -54,6 +60,70 @@ def test_a_filter_gives_nothing_behind_the_range(
 ) -> None:
     found = offsets(broker, Range(mixed, 10, 50), tags="t1")
     assert found == [offset for offset in range(10, 50) if offset % 3 == 1]
+
+
+def test_an_answer_has_no_more_bytes_than_asked_for(
+    broker: EmbeddedBroker, mixed: MessageQueue
+) -> None:
+    sizes = {}
+    for given in ({}, {"pullMaxBytes": "4200"}):
+        options = options_of(broker, topic="mixed", **given)
+        cluster = cluster_of(options)
+        sizes[len(given)] = len(cluster.wait(QueuePulls(cluster, options, mixed).pull(0, 32)).body)
+    assert sizes[1] <= 4_200 < sizes[0]
+    assert offsets(broker, Range(mixed, 0, 300), pullMaxBytes="4200") == list(range(300))
+
+
+def test_compressed_bodies_are_given_as_they_are_stored_if_asked_for(
+    broker: EmbeddedBroker,
+) -> None:
+    send(broker, make(broker, "dense", 1), [3], size=9_000)
+    schema = arrow_schema(["body", "size"])
+    (plain,) = read_batch(broker, schema, topic="dense")
+    (stored,) = read_batch(broker, schema, topic="dense", decompress="false")
+    assert plain["body"] == b"body 3".ljust(9_000)
+    assert len(stored["body"]) < stored["size"] < 1_000
+    assert zlib.decompress(stored["body"]) == plain["body"]
+
+
+def test_a_body_that_does_not_fit_its_checksum_is_a_loss_if_that_is_verified(
+    tmp_path: Path,
+) -> None:
+    with EmbeddedBroker(folder=tmp_path) as broker:
+        send(broker, make(broker, "torn", 1), range(5))
+        log = next((tmp_path / "store" / "commitlog").iterdir())
+        with log.open("r+b") as file:
+            at = file.read(100_000).index(b"body 3")
+            file.seek(at)
+            file.write(b"bodY 3")
+        bodies = [row["body"] for row in read_batch(broker, topic="torn")]
+        assert bodies[3] == b"bodY 3"
+        with pytest.raises(DataLoss, match=r"queue 0 of topic torn at broker .* is damaged .*CRC"):
+            read_batch(broker, topic="torn", verifyCrc="true")
+        given = {"topic": "torn", "verifyCrc": "true", "failOnDataLoss": "false"}
+        assert numbers(read_batch(broker, **given)) == [0, 1, 2, 4]
+
+
+def test_questions_about_offsets_are_asked_again_as_often_as_asked_for() -> None:
+    with EmbeddedBroker() as broker, ThreadPoolExecutor(1) as pool:
+        send(broker, make(broker, "asked", 1), range(3))
+        once = {"topic": "asked", "fetchOffset.numRetries": "0"}
+        often = {
+            "topic": "asked",
+            "fetchOffset.numRetries": "1000",
+            "fetchOffset.retryIntervalMs": "30",
+        }
+        assert numbers(read_batch(broker, **once)) == [0, 1, 2]
+        hasty, options = options_of(broker, **once), options_of(broker, **often)
+        queues = cluster_of(options).queues("asked")
+        broker.kill()
+        with pytest.raises(QueueFailed, match="does not tell its end"):
+            Bounds(cluster_of(hasty), hasty, queues).ends()
+        asking = pool.submit(Bounds(cluster_of(options), options, queues).ends)
+        with pytest.raises(TimeoutError):
+            asking.result(0.3)
+        broker.start()
+        assert sum(asking.result(60).values()) == 3
 
 
 def test_a_task_that_is_not_read_to_its_end_leaves_no_pull_behind(

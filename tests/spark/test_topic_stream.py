@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from orbitmq.blocking import Admin
 from orbitmq.spark.cluster import cluster_of
 from orbitmq.spark.data_loss import DataLoss
-from orbitmq.spark.offsets import nested, offsets_in, starts_in
+from orbitmq.spark.offsets import marks_in, nested, offsets_in, starts_in
 from orbitmq.spark.topic_commits import commit_offsets
 from orbitmq.spark.topic_stream import TopicStreamReader
 from orbitmq.testing import EmbeddedBroker
@@ -268,6 +268,56 @@ def test_a_stream_with_an_end_gives_nothing_behind_it(broker: EmbeddedBroker) ->
     assert step(reader, at) == (at, [])
 
 
+@pytest.mark.parametrize("form", ["endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_that_ends_at_a_time_to_come_goes_on_until_then(form: str) -> None:
+    """Symptom: it stopped at once, with what was there when it began."""
+    with EmbeddedBroker() as broker:
+        queues = make(broker, "until", 2)
+        send(broker, queues, range(4))
+        until_ms = SystemClock().wall_ms() + 3_600_000
+        times = json.dumps(nested(dict.fromkeys(queues, until_ms)))
+        given = {form: str(until_ms) if form == "endingTimestamp" else times}
+        reader = stream(broker, "until", startingOffsets="earliest", **given)
+        at, found = step(reader, reader.initialOffset())
+        assert found == [0, 1, 2, 3]
+        send(broker, queues, range(4, 8))
+        at, found = step(reader, at)
+        assert found == [4, 5, 6, 7]
+        broker.advance(7_200)
+        send(broker, queues, [8])
+        assert step(reader, at) == (at, [])
+        assert step(stream(broker, "until", **given), at) == (at, [])
+
+
+def test_new_queues_are_looked_for_no_sooner_than_asked_for(broker: EmbeddedBroker) -> None:
+    queues = make(broker, "unlooked", 1)
+    reader = stream(broker, "unlooked", startingOffsets="earliest", routeCacheTtlMs="3600000")
+    prompt = stream(broker, "unlooked", startingOffsets="earliest")
+    send(broker, queues, [0])
+    at, found = step(reader, reader.initialOffset())
+    assert found == [0]
+    send(broker, make(broker, "unlooked", 2), [1, 2])
+    assert step(reader, at)[1] == [2]  # number 1 is in the new queue
+    assert step(prompt, at)[1] == [1, 2]
+
+
+@pytest.mark.parametrize("commits", ["true", "false"])
+def test_progress_is_told_or_not_as_asked_for(broker: EmbeddedBroker, commits: str) -> None:
+    topic = f"asked-{commits}"
+    queues = make(broker, topic)
+    send(broker, queues, range(2))
+    given = {"startingOffsets": "earliest", "commitOffsets": commits}
+    given |= {"groupIdPrefix": "team"} if commits == "true" else {"consumerGroup": "quiet"}
+    reader = stream(broker, topic, **given)
+    end, _ = step(reader, reader.initialOffset())
+    reader.commit(end)
+    options = options_of(broker, is_stream=True, topic=topic, **given)
+    assert options.group.startswith("team-" if commits == "true" else "quiet")
+    with Admin(broker.namesrv) as admin:
+        found = [admin.group_offset(options.group, queue) for queue in queues]
+    assert found == ([1, 1] if commits == "true" else [None, None])
+
+
 def test_a_topic_deleted_and_made_again_is_a_loss_or_read_from_its_beginning(
     broker: EmbeddedBroker,
 ) -> None:
@@ -287,6 +337,71 @@ def test_a_topic_deleted_and_made_again_is_a_loss_or_read_from_its_beginning(
     assert found == [7, 8]
     send(broker, queues, [9])
     assert step(tolerant, at)[1] == [9]
+
+
+@pytest.fixture
+def grown_again(broker: EmbeddedBroker) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """A topic that was read up to 3 and then 5, made again meanwhile and grown past that."""
+    queues = make(broker, "taller", 1)
+    send(broker, queues, range(5))
+    reader = stream(broker, "taller", startingOffsets="earliest", maxOffsetsPerTrigger="3")
+    middle, first = step(reader, reader.initialOffset())
+    end, second = step(reader, middle)
+    assert (first, second) == ([0, 1, 2], [3, 4])
+    with Admin(broker.namesrv) as admin:
+        admin.delete_topic("taller")
+    send(broker, make(broker, "taller", 1), range(10, 18))
+    yield middle, end
+    with Admin(broker.namesrv) as admin:
+        admin.delete_topic("taller")
+
+
+def test_a_topic_made_again_that_has_grown_past_the_offset_is_not_read_on(
+    broker: EmbeddedBroker, grown_again: tuple[dict[str, Any], dict[str, Any]]
+) -> None:
+    """Symptom: its first messages were never read, and nobody was told."""
+    _, at = grown_again
+    message = r"queue 0 of topic taller at broker .*: its message at offset 4 is not the one"
+    with pytest.raises(DataLoss, match=message):
+        stream(broker, "taller").latestOffset(at, ALL)
+    tolerant = stream(broker, "taller", failOnDataLoss="false")
+    at, found = step(tolerant, at)
+    assert found == list(range(10, 18))
+    send(broker, make(broker, "taller", 1), [18])
+    assert step(tolerant, at)[1] == [18]
+
+
+def test_a_batch_that_is_run_again_does_not_read_a_topic_made_again(
+    broker: EmbeddedBroker, grown_again: tuple[dict[str, Any], dict[str, Any]]
+) -> None:
+    begin, end = grown_again
+    with pytest.raises(DataLoss, match="made again"):
+        stream(broker, "taller").partitions(begin, end)
+    assert stream(broker, "taller", failOnDataLoss="false").partitions(begin, end) == []
+
+
+def test_an_offset_without_a_mark_is_read_on(broker: EmbeddedBroker) -> None:
+    """Checkpoints of before have none, and messages that retention took give none."""
+    queues = make(broker, "unmarked", 1)
+    send(broker, queues, range(5))
+    reader = stream(broker, "unmarked")
+    end, found = step(reader, nested({queues[0]: 3}))
+    assert found == [3, 4]
+    assert set(marks_in(end)) == set(queues)
+    send(broker, queues, range(5, 7))
+    assert step(reader, end)[1] == [5, 6]
+
+
+def test_a_queue_without_news_keeps_its_mark(broker: EmbeddedBroker) -> None:
+    queues = make(broker, "kept-mark", 2)
+    send(broker, queues, range(4))
+    reader = stream(broker, "kept-mark", startingOffsets="earliest")
+    at, _ = step(reader, reader.initialOffset())
+    send(broker, queues, [4])
+    end, found = step(reader, at)
+    assert found == [4]
+    assert marks_in(end)[queues[1]] == marks_in(at)[queues[1]]
+    assert marks_in(end)[queues[0]] >= marks_in(at)[queues[0]]
 
 
 def test_retention_that_overtakes_the_reader_is_a_loss_or_a_gap() -> None:

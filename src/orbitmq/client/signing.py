@@ -4,7 +4,7 @@ In: an access key and its secret. Out: requests with the fields AccessKey and Si
 
 Rules:
 1. Every request is signed, those to name servers as well: they ignore it.
-2. The secret is in no text that is made of the hook.
+2. Neither the secret nor who has it is in a text that is made of the hook.
 """
 
 import msgspec
@@ -40,4 +40,4 @@ class Signing(msgspec.Struct, frozen=True):
         """Nothing: answers are not signed."""
 
     def __repr__(self) -> str:
-        return f"Signing({self.access_key!r}, ...)"
+        return "Signing(...)"

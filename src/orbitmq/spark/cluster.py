@@ -34,7 +34,7 @@ from orbitmq.client.queue_offsets import (
 from orbitmq.client.remote import request
 from orbitmq.client.routes import Route
 from orbitmq.client.settings import ClientSettings
-from orbitmq.errors import ConnectFailed, MQError, OutcomeUnknown, RouteNotFound
+from orbitmq.errors import BrokerNotFound, ConnectFailed, MQError, OutcomeUnknown, RouteNotFound
 from orbitmq.spark.connection_options import ConnectionOptions, client_settings
 from orbitmq.spark.queue_words import told_of
 from orbitmq.wire.bodies_client import MessageQueue
@@ -46,6 +46,9 @@ from orbitmq.world.threads import new_lock
 
 ASKED_AT_A_TIME = 64
 NAME_RANGE = 2**32
+
+PASSING = (BrokerNotFound, ConnectFailed, OutcomeUnknown, RouteNotFound)
+"""What may pass: a broker that is silent, or gone for now and with it its route."""
 
 T = TypeVar("T")
 
@@ -271,7 +274,7 @@ async def _patiently(
         try:
             return await ask()
         except MQError as error:
-            if not left or not isinstance(error, ConnectFailed | OutcomeUnknown):
+            if not left or not isinstance(error, PASSING):
                 raise QueueFailed(what, queue, error) from error
         left -= 1
         await asyncio.sleep(retries.interval_s)

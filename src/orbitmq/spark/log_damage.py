@@ -9,6 +9,8 @@ Rules:
    ends there: a broker writes there, or was cut off there.
 3. The last record of what is written counts when its CRC is right and its end is not zeros: it may
    be under way.
+4. Whoever reads the file from its beginning comes by every record that is whole, its CRC as well.
+   So who begins behind one of them finds the same records and the same damage.
 """
 
 from typing import NamedTuple
@@ -21,13 +23,16 @@ from orbitmq.core import is_end_of_file, record_at
 from orbitmq.store.bad_record import Footing, ViewGround, step_over
 from orbitmq.store.scan import next_record
 from orbitmq.store.torn import is_cut_off
-from orbitmq.wire.record import BLANK_MAGIC, BLANK_SIZE
+from orbitmq.wire.record import BLANK_MAGIC, BLANK_SIZE, FIELDS, MAGIC_V1
 
 WALK_COUNT = 65_536
 PAGE_SIZE = 4_096
 SEARCH_BYTES = 1 << 20
 _PREFIX_SIZE = 8
 _BLANK = BLANK_MAGIC.to_bytes(4, "big")
+_MAGIC_START = MAGIC_V1.to_bytes(4, "big")[:3]
+"""Both magics begin with it."""
+_MAGIC_AT = next(field.position for field in FIELDS if field.name == "magic")
 
 
 class BadRange(NamedTuple):
@@ -75,7 +80,9 @@ def behind_damage(
         return None
     begin = max(at + 1, begin - _PREFIX_SIZE)  # sizes, and what comes before magics, begin so
     found = next_record(view[begin : search_end + RECORD_BYTES_MAX], 0, base + begin)
-    return begin + found if found is not None else _closing_blank(view, begin, search_end)
+    if found is not None and begin + found <= search_end:
+        return begin + found
+    return _closing_blank(view, begin, search_end)
 
 
 def first_not_zero(view: memoryview, begin: int, end: int) -> int:
@@ -106,10 +113,23 @@ def _closing_blank(view: memoryview, begin: int, search_end: int) -> int | None:
     return None
 
 
-def is_sound(view: memoryview, position: int, base: int) -> bool:
-    """Whether a record begins here as far as a walk looks, or the file is closed here."""
-    found = walk(view, position, position + 1, base=base)
-    return bool(len(found.positions)) or is_end_of_file(view, position)
+def behind_whole(view: memoryview, position: int, base: int) -> int:
+    """Give where the last whole record that begins before `position` ends; 0 without one (rule 4).
+
+    That is at or behind `position`, unless there is damage before it.
+    """
+    look_end = position
+    while look_end > 0:
+        begin = max(0, look_end - SEARCH_BYTES)
+        piece = bytes(view[begin : look_end + _MAGIC_AT + len(_MAGIC_START) - 1])
+        at = piece.rfind(_MAGIC_START, _MAGIC_AT)
+        while at >= 0:
+            start = begin + at - _MAGIC_AT
+            if (record := record_at(view, start, base)) is not None:
+                return start + record.size
+            at = piece.rfind(_MAGIC_START, _MAGIC_AT, at + len(_MAGIC_START) - 1)
+        look_end = begin
+    return 0
 
 
 def written_end(view: memoryview, base: int, begin: int = 0, search_end: int | None = None) -> int:

@@ -3,9 +3,9 @@
 In: a log's files, the options, and the range that is asked for. Out: partitions.
 
 Rules:
-1. A task takes the records that begin in its ranges. A range that begins in the middle of a file
-   searches its first record; a range with a neighbour behind it answers for damage up to the
-   neighbour's first record. So every record and every damage is somebody's.
+1. A task takes the records and the damage that begin in its ranges. A range that begins in the
+   middle of a file is read from a whole record before it on, so that it finds what the task before
+   it finds. So every record and every damage is one task's.
 2. Files are left out by the store times of first records: a file's records are not younger than the
    first of the next file.
 3. Short files share a task, long ones have several.
@@ -32,8 +32,6 @@ class LogRange(NamedTuple):
     end: int
     is_exact: bool = True
     """Whether a record begins at `begin`."""
-    answers_up_to: int = 0
-    """Damage that follows the last record is this range's as far as here."""
     queue_root: str = ""
     """The store folder whose queues know all records of the range; empty: read it whole."""
 
@@ -122,7 +120,7 @@ def _splits(whole: LogRange, size: int) -> Iterator[LogRange]:
     part = whole
     while part.end - part.begin > size + size // 4:
         middle = part.begin + size
-        yield part._replace(end=middle, answers_up_to=whole.end)
+        yield part._replace(end=middle)
         part = part._replace(begin=middle, is_exact=False)
     yield part
 

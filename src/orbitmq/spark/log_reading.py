@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from orbitmq.arrow.decode import BatchDecoder, Damage
-from orbitmq.arrow.starts import Positions, good_count, resync, walk
+from orbitmq.arrow.starts import Positions, good_count, walk
 from orbitmq.core import is_end_of_file
 from orbitmq.errors import CorruptRecord
 from orbitmq.spark.data_loss import DataLoss
-from orbitmq.spark.log_damage import BadRange, behind_damage, is_sound
+from orbitmq.spark.log_damage import BadRange, behind_damage, behind_whole
 from orbitmq.spark.log_filter import LogFilter
 from orbitmq.spark.log_options import LogOptions
 from orbitmq.spark.log_planning import LogRange
@@ -82,17 +82,16 @@ class LogReading:
     # --- the whole range ---
 
     def _walked(self, view: memoryview, log_range: LogRange) -> Iterator[Any]:
-        base, position = log_range.base, log_range.begin - log_range.base
+        base, begin = log_range.base, log_range.begin - log_range.base
         end = min(log_range.end - base, len(view))
-        if not log_range.is_exact:
-            found = resync(view, position, base, end)
-            position = end if found is None else found
+        position = begin if log_range.is_exact else behind_whole(view, begin, base)
         rows = BATCH_ROWS
         while position < end:
-            chunk_end = min(end, position + BATCH_BYTES)
+            is_before = position < begin  # the damage there is the task's before this one
+            chunk_end = min(begin if is_before else end, position + BATCH_BYTES)
             starts = walk(view, position, chunk_end, base=base, count_max=rows)
             batch, damage = self._decoded(view, starts.positions)
-            if batch.num_rows:
+            if batch.num_rows and not is_before:
                 yield self._rows.of_records(batch)
             if damage is None and starts.stop == "end":
                 position, rows = starts.end, min(rows * 2, BATCH_ROWS)
@@ -103,9 +102,6 @@ class LogReading:
                 damage = Damage(starts.end, 0, _WHY[starts.stop])
             position = yield from self._passed(view, log_range, damage)
             rows = BATCH_ROWS_MIN
-        is_answered = position >= log_range.answers_up_to - base
-        if not is_answered and not is_sound(view, position, base):
-            yield from self._passed(view, log_range, Damage(position, 0, _WHY["damage"]))
 
     def _decoded(self, view: memoryview, positions: Positions) -> tuple[Any, Damage | None]:
         """Give the wanted records up to the first that is bad, and that one."""
@@ -121,12 +117,13 @@ class LogReading:
     def _passed(
         self, view: memoryview, log_range: LogRange, damage: Damage
     ) -> Generator[Any, None, int]:
-        """Tell of damage and give the position where the log goes on."""
+        """Tell of damage that begins in the range; give the position where the log goes on."""
         base = log_range.base
         following = behind_damage(view, damage.position, base)
         end = len(view) if following is None else following
         bad = BadRange(base + damage.position, base + end, damage.why)
-        yield from self._bad(view, log_range, bad)
+        if bad.begin >= log_range.begin:
+            yield from self._bad(view, log_range, bad)
         return end
 
     # --- through the queues ---

@@ -5,14 +5,14 @@ An offset is `{"physicalOffset": N}`: the log offset at which a record begins, o
 
 Rules:
 1. A batch's range comes from its two offsets alone: run again, it reads the same records.
-2. An end is where a record begins: damage is in the batch that begins with it.
+2. An end is where a whole record begins, or the log's: damage is in one batch only.
 3. With nothing new it waits, WAIT_S at most, and looks again meanwhile: files tell nobody.
 4. What retention removed before it was read is a loss: an error, or a warning and the next file.
 5. A log that ends before an offset of the checkpoint is another one, or was cut: a loss as well.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from orbitmq.spark.log_files import Log, find_log
 from orbitmq.spark.log_options import FORMAT, LogOptions
 from orbitmq.spark.log_planning import LogPartition, Span, planned
 from orbitmq.spark.log_reading import LogReading
+from orbitmq.store.scan import next_record
 from orbitmq.world.clock import SystemClock
 from orbitmq.world.files import SystemFiles
 from orbitmq.world.mapped import mapped
@@ -41,6 +42,9 @@ WAIT_S = 1.0
 LOOK_EVERY_S = 0.05
 
 log = logging.getLogger(__name__)
+
+Search = Callable[[memoryview, int, int], int | None]
+"""Gives the position of a record in a file, from a position on; the last is the file's base."""
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -63,7 +67,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             first = found.files[0].base if found.files else 0
             asked = self._options.starting_physical_offset
             is_inside = asked is not None and asked > first
-            self._initial = self._record_from(found, asked or 0) if is_inside else first
+            self._initial = self._record_from(found, asked or 0, resync) if is_inside else first
         return {OFFSET: self._initial}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -83,7 +87,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if end <= begin:
             return start
         if isinstance(limit, ReadMaxBytes) and end - begin > limit.max_bytes:
-            end = min(end, self._record_from(found, begin + limit.max_bytes))
+            end = min(end, self._record_from(found, begin + limit.max_bytes, next_record))
         return {OFFSET: end}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -153,12 +157,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         bounds = (self._target, self._options.ending_physical_offset)
         return min(end, *(bound for bound in bounds if bound is not None), end)
 
-    def _record_from(self, found: Log, log_offset: int) -> int:
+    def _record_from(self, found: Log, log_offset: int, search: Search) -> int:
         """Give the first record that begins at a log offset or behind it, or the log's end."""
         for log_file in found.files:
             if log_offset < log_file.end:
                 view = mapped(Path(log_file.path)) or memoryview(b"")
-                at = resync(view, max(log_offset - log_file.base, 0), log_file.base)
+                at = search(view, max(log_offset - log_file.base, 0), log_file.base)
                 if at is not None:
                     return log_file.base + at
         return self._seen_end(found)

@@ -7,7 +7,8 @@ Rules:
    compares offsets as text, and another order would look like news.
 2. A micro-batch's end says where queues begin that begin with it, under STARTS: they are no part of
    its start. So a batch that is run again reads the same, whatever the cluster says then.
-3. Topics are the user's names, without the namespace.
+3. It also says when the last messages before it were stored, under STORED: see `topic_marks`.
+4. Topics are the user's names, without the namespace.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,8 +19,8 @@ import msgspec
 from orbitmq.errors import SettingError
 from orbitmq.wire.bodies_client import MessageQueue
 
-STARTS = "@starts"
-"""No topic has this name: `@` is not allowed in one."""
+STARTS, STORED = "@starts", "@stored"
+"""No topic has such a name: `@` is not allowed in one."""
 
 _Form = dict[str, dict[str, dict[str, int]]]
 _AssignForm = dict[str, dict[str, list[int]]]
@@ -86,21 +87,30 @@ def _text_order(queue: MessageQueue) -> tuple[str, str, str]:
 
 
 def batch_end(
-    ends: Mapping[MessageQueue, int], starts: Mapping[MessageQueue, int]
+    ends: Mapping[MessageQueue, int],
+    starts: Mapping[MessageQueue, int],
+    marks: Mapping[MessageQueue, int] | None = None,
 ) -> dict[str, Any]:
-    """Give a micro-batch's end, with the starts of the queues that begin in it (rule 2)."""
-    form = nested(ends)
-    return {STARTS: nested(starts), **form} if starts else form
+    """Give a micro-batch's end, with the starts of the queues that begin in it (rules 2 and 3)."""
+    others = {STARTS: nested(starts), STORED: nested(marks or {})}
+    form = nested(ends) | {name: offsets for name, offsets in others.items() if offsets}
+    return dict(sorted(form.items()))
 
 
 def offsets_in(form: Mapping[str, Any]) -> Offsets:
-    """Give the offsets of one of Spark's dicts, without the starts in it."""
-    return _flat("the checkpoint's offsets", {k: v for k, v in form.items() if k != STARTS})
+    """Give the offsets of one of Spark's dicts, without what else is in it."""
+    offsets = {name: each for name, each in form.items() if name not in (STARTS, STORED)}
+    return _flat("the checkpoint's offsets", offsets)
 
 
 def starts_in(form: Mapping[str, Any]) -> Offsets:
     """Give the starts in one of Spark's dicts."""
     return _flat("the checkpoint's offsets", form.get(STARTS, {}))
+
+
+def marks_in(form: Mapping[str, Any]) -> Offsets:
+    """Give when the messages before the offsets of one of Spark's dicts were stored."""
+    return _flat("the checkpoint's offsets", form.get(STORED, {}))
 
 
 def queues_of(offsets: Iterable[MessageQueue], topic: str) -> list[MessageQueue]:

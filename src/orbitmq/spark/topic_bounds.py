@@ -34,6 +34,8 @@ class Bounds:
         self._queues = list(queues)
         self._first: Offsets | None = None
         self._last: Offsets | None = None
+        self.unreached: set[MessageQueue] = set()
+        """Queues that had no message at or behind the time of their end, when `ends` asked."""
 
     @property
     def first(self) -> Offsets:
@@ -90,12 +92,12 @@ class Bounds:
         options = self._options
         if options.ending_timestamp:
             time_ms = read_time("endingTimestamp", options.ending_timestamp)
-            return self._by_time(dict.fromkeys(self._queues, time_ms))
+            return self._ends_by_time(dict.fromkeys(self._queues, time_ms))
         if options.ending_offsets_by_timestamp:
             name, text = "endingOffsetsByTimestamp", options.ending_offsets_by_timestamp
             times_ms = self._listed(name, text)
             unlisted = [queue for queue in self._queues if queue not in times_ms]
-            return self._named(LATEST, unlisted) | self._by_time(times_ms)
+            return self._named(LATEST, unlisted) | self._ends_by_time(times_ms)
         where = options.ending_offsets or LATEST
         if where == LATEST:
             return self._named(LATEST, self._queues)
@@ -105,6 +107,11 @@ class Bounds:
         if EARLIEST_NUMBER in listed.values():
             raise SettingError(f"{FORMAT}: option 'endingOffsets': -2, earliest, is no end")
         return self._numbers("endingOffsets", where, LATEST)
+
+    def _ends_by_time(self, times_ms: Mapping[MessageQueue, int]) -> Offsets:
+        found = self._by_time(times_ms)
+        self.unreached = {queue for queue, end in found.items() if end >= self.last[queue]}
+        return found
 
     # --- both ---
 

@@ -6,6 +6,7 @@ needed for it.
 Rules:
 1. Exactly one option says which topics, at most one where to begin and one where to end.
 2. The class is the table that the documentation is made from: a field is an option.
+3. What brokers would misunderstand is refused here.
 """
 
 from collections.abc import Mapping
@@ -14,10 +15,11 @@ from typing import Annotated, Literal
 import msgspec
 
 from orbitmq.client.subscriptions import Selector
-from orbitmq.errors import LocalProtocolError, SettingError
+from orbitmq.errors import LocalProtocolError, SettingError, SqlError
 from orbitmq.spark.cluster import Retries
 from orbitmq.spark.connection_options import ConnectionOptions, resolved
 from orbitmq.spark.options import Count, read_options, told
+from orbitmq.sql import compile_expression
 from orbitmq.wire.checksum import crc32
 
 FORMAT = "rocketmq"
@@ -56,7 +58,11 @@ class TopicOptions(ConnectionOptions, frozen=True, kw_only=True):
         str, told("Only messages for which this condition on properties holds; brokers choose.")
     ] = ""
     keys: Annotated[
-        str, told("Only messages with one of these keys, separated by `,`; workers choose.")
+        str,
+        told(
+            "Only messages with one of these keys, separated by `,`; workers choose, for a "
+            "broker's index gives 64 of a key at most."
+        ),
     ] = ""
 
     # --- from where to where ---
@@ -88,7 +94,9 @@ class TopicOptions(ConnectionOptions, frozen=True, kw_only=True):
             "gives nothing more from there on."
         ),
     ] = ""
-    ending_timestamp: Annotated[str, told("End before what was stored then.")] = ""
+    ending_timestamp: Annotated[
+        str, told("End before what was stored then; a stream goes on until there is some.")
+    ] = ""
     ending_offsets_by_timestamp: Annotated[str, told("The same for single queues.")] = ""
     new_queue_start: Annotated[
         Literal["earliest", "latest"], told("Where queues begin that appear while a stream runs.")
@@ -228,7 +236,18 @@ def topic_options(given: Mapping[str, str], *, is_stream: bool) -> TopicOptions:
         _ = options.selector
     except LocalProtocolError as error:
         raise SettingError(f"{FORMAT}: option 'tags' or 'sql92': {error}") from None
+    _check_sql(options)
     return options
+
+
+def _check_sql(options: TopicOptions) -> None:
+    """Refuse a condition that is none: brokers of 4.9 would give all messages (rule 3)."""
+    if not options.sql92:
+        return
+    try:
+        compile_expression(options.sql92)
+    except SqlError as error:
+        raise _wrong("sql92", options.sql92, f"is wrong {error}") from None
 
 
 def _wrong(option: str, value: object, why: str) -> SettingError:

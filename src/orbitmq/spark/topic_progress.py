@@ -1,31 +1,41 @@
 """How a running stream goes on: what is there, what the limits let through, where to end.
 
 In: where the stream is, and a limit of Spark's. Out: the next batch's ends, with the starts of
-queues that begin in it.
+queues that begin in it and marks (topic_marks.py).
 
 Rules:
 1. `ReadAllAvailable` means all, whatever the options say; the end of the query stays its end.
 2. A query that is to end (AvailableNow) takes what was there at its beginning, and never waits.
 3. Queues that appear begin where `newQueueStart` says; in the first batch all queues begin.
-4. A queue whose broker is silent stays where it is.
+4. A queue whose broker is silent stays where it is; one that falls silent while a batch is planned
+   has the batch planned again.
+5. Before a queue is read on, its mark is compared: other messages are a loss.
+6. An end that is a time is reached with the first message that was stored then or later: until a
+   queue has one, it is read on.
 """
+
+import logging
+from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from orbitmq.spark.admission import admitted, is_enough, read_duration
-from orbitmq.spark.cluster import Cluster
+from orbitmq.spark.cluster import PASSING, Cluster, QueueFailed
 from orbitmq.spark.data_loss import lost
 from orbitmq.spark.offsets import Offsets
 from orbitmq.spark.topic_bounds import Bounds
 from orbitmq.spark.topic_choice import queues_there_now
 from orbitmq.spark.topic_following import Follower
+from orbitmq.spark.topic_marks import begin_again, marks_at, others, told_others
 from orbitmq.spark.topic_options import LATEST, TopicOptions
 from orbitmq.spark.topic_planning import Range
 from orbitmq.spark.topic_samples import record_bytes
 from orbitmq.wire.bodies_client import MessageQueue
 
-Ends = tuple[Offsets, Offsets]
-"""Where a batch ends, and where the queues begin that begin in it."""
+log = logging.getLogger(__name__)
+
+Ends = tuple[Offsets, Offsets, Offsets]
+"""Where a batch ends, where the queues begin that begin in it, and the marks of its ends."""
 
 
 class Stream:
@@ -36,6 +46,8 @@ class Stream:
         self.follower = Follower(options)
         self.initial: Offsets | None = None
         """Where it began, if Spark has asked for that."""
+        self.planned: dict[str, Any] | None = None
+        """The end that Spark was given last."""
         self._target: Offsets | None = None
         self._ends_at: Offsets | None = None
         self._delay_s = read_duration("maxTriggerDelay", options.max_trigger_delay)
@@ -56,23 +68,33 @@ class Stream:
         queues = queues_there_now(self.cluster, self._options)
         self._target = self.cluster.max_offsets(queues, self._options.retries)
 
-    def next_end(self, at: Offsets, limit: ReadLimit) -> Ends | None:
+    def next_end(self, at: Offsets, marks: Offsets, limit: ReadLimit) -> Ends | None:
         """Give the next batch's ends; None when there is nothing, after a wait.
 
-        Raises DataLoss for offsets that went back.
+        Raises DataLoss for offsets that went back, and for messages that are others than the marks
+        say.
         """
         clock = self.follower.clock
         deadline_s = clock.monotonic_s() + self._options.long_poll_ms / 1000
         while True:
-            found = self._now(at, limit)
+            found = self._unless_silent(at, marks, limit)
             left_s = deadline_s - clock.monotonic_s()
             if found is not None or self._target is not None or left_s <= 0:
                 return found
             self.follower.wait(left_s)
 
-    def _now(self, at: Offsets, limit: ReadLimit) -> Ends | None:
+    def _unless_silent(self, at: Offsets, marks: Offsets, limit: ReadLimit) -> Ends | None:
+        try:
+            return self._now(at, marks, limit)
+        except QueueFailed as error:
+            if not isinstance(error.cause, PASSING) or self._target is not None:
+                raise
+            log.warning("the next batch waits: %s", error)
+            return None
+
+    def _now(self, at: Offsets, marks: Offsets, limit: ReadLimit) -> Ends | None:
         newest = self._target if self._target is not None else self.follower.newest(at)
-        begins, starts = self._begins(at, newest)
+        begins, starts = self._begins(at, marks, newest)
         lasts = {queue: newest.get(queue, begin) for queue, begin in begins.items()}
         lasts = self._not_behind_end(begins, lasts)
         ends = self._admitted(begins, lasts, limit)
@@ -81,14 +103,25 @@ class Stream:
         if at == self.initial and any(ends[queue] > begins[queue] for queue in at):
             starts = {**at, **starts}
         self._planned_s = self.follower.clock.monotonic_s()
-        return ends, starts
+        return ends, starts, self._marks(at, marks, ends)
 
-    def _begins(self, at: Offsets, newest: Offsets) -> tuple[Offsets, Offsets]:
+    def _marks(self, at: Offsets, marks: Offsets, ends: Offsets) -> Offsets:
+        """Give the marks of a batch's ends; those of queues that stay where they are stay."""
+        moved = {queue: end for queue, end in ends.items() if end != at.get(queue)}
+        kept = {queue: mark for queue, mark in marks.items() if queue not in moved}
+        return kept | marks_at(self.cluster, self._options, moved)
+
+    def _begins(self, at: Offsets, marks: Offsets, newest: Offsets) -> tuple[Offsets, Offsets]:
         """Give where each queue goes on, and which of them do not do so where they were."""
         starts: Offsets = {}
         for queue, offset in at.items():
             if newest.get(queue, offset) < offset and self._has_gone_back(queue, offset):
                 starts |= self.cluster.min_offsets([queue], self._options.retries)
+        grown = {queue: offset for queue, offset in at.items() if newest.get(queue, 0) > offset}
+        for queue in others(self.cluster, self._options, grown, marks):
+            lost(queue, told_others(at[queue]), fails=self._options.fail_on_data_loss)
+            again = begin_again(self.cluster, self._options, queue, marks[queue], newest[queue])
+            starts[queue] = again
         new = [queue for queue in newest if queue not in at]
         if new and self._options.new_queue_start == LATEST:
             starts |= {queue: newest[queue] for queue in new}
@@ -108,16 +141,16 @@ class Stream:
         return True
 
     def _not_behind_end(self, begins: Offsets, lasts: Offsets) -> Offsets:
-        """Keep to the end that the options give a stream."""
+        """Keep to the end that the options give a stream (rule 6)."""
         options = self._options
-        if not (
-            options.ending_offsets
-            or options.ending_timestamp
-            or options.ending_offsets_by_timestamp
-        ):
+        is_timed = bool(options.ending_timestamp or options.ending_offsets_by_timestamp)
+        if not is_timed and not options.ending_offsets:
             return lasts
-        if self._ends_at is None:
-            self._ends_at = Bounds(self.cluster, options, list(begins)).ends()
+        if self._ends_at is None or (is_timed and begins.keys() - self._ends_at.keys()):
+            bounds = Bounds(self.cluster, options, list(begins))
+            found = bounds.ends()
+            reached = {queue: end for queue, end in found.items() if queue not in bounds.unreached}
+            self._ends_at = reached | (self._ends_at or {})
         ends_at = self._ends_at
         return {
             queue: max(begins[queue], min(last, ends_at.get(queue, last)))

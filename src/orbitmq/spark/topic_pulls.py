@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from orbitmq.client.pulling import Puller, PullStatus, RawPull
 from orbitmq.client.subscriptions import Selector, Subscription
-from orbitmq.errors import BrokerBusy, BrokerNotFound, ConnectFailed, MQError, OutcomeUnknown
-from orbitmq.spark.cluster import Cluster, QueueFailed
+from orbitmq.errors import BrokerBusy, MQError
+from orbitmq.spark.cluster import PASSING, Cluster, QueueFailed
 from orbitmq.spark.topic_options import TopicOptions
 from orbitmq.wire.bodies_client import MessageQueue
 
@@ -31,8 +31,6 @@ ATTEMPT_S = 10.0
 """One attempt of a pull waits so long for its answer."""
 PAUSE_S = 0.1
 """Between attempts."""
-PASSING = (BrokerBusy, BrokerNotFound, ConnectFailed, OutcomeUnknown)
-"""What may pass: brokers that are busy, gone or silent."""
 
 
 class Piece(NamedTuple):
@@ -76,7 +74,7 @@ class QueuePulls:
                     sends_expression=True,
                 )
             except MQError as error:
-                if not isinstance(error, PASSING) or left_s <= PAUSE_S:
+                if not isinstance(error, (BrokerBusy, *PASSING)) or left_s <= PAUSE_S:
                     raise QueueFailed(f"what is at offset {offset}", self._queue, error) from error
             await asyncio.sleep(PAUSE_S)
 

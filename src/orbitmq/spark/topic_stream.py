@@ -8,7 +8,8 @@ Rules:
 2. The reader is copied to workers: what it knows of a running stream stays behind.
 3. An end that brings nothing new is the start itself, to the letter.
 4. With nothing new it waits, `longPollMs` at most, and goes on the moment there is something.
-5. Offsets that went back mean that a topic was made again: a loss, or a start from its beginning.
+5. Offsets that went back, or other messages before them than were read (topic_marks.py), mean that
+   a topic was made again: a loss, or a start from its beginning.
 """
 
 import logging
@@ -28,10 +29,12 @@ from pyspark.sql.streaming.datasource import (
 
 from orbitmq.errors import MQError
 from orbitmq.spark.cluster import cluster_of
-from orbitmq.spark.offsets import batch_end, nested, offsets_in, starts_in
+from orbitmq.spark.data_loss import lost
+from orbitmq.spark.offsets import batch_end, marks_in, nested, offsets_in, starts_in
 from orbitmq.spark.topic_bounds import Bounds
 from orbitmq.spark.topic_commits import store_progress
 from orbitmq.spark.topic_held import held
+from orbitmq.spark.topic_marks import others, told_others
 from orbitmq.spark.topic_options import TopicOptions
 from orbitmq.spark.topic_planning import Range, TopicPartition, planned
 from orbitmq.spark.topic_progress import Stream
@@ -83,8 +86,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
         """Give the next end (rules 3 to 5); raises DataLoss, MQError."""
-        found = self._running().next_end(offsets_in(start), limit)
-        return start if found is None else batch_end(*found)
+        stream = self._running()
+        found = stream.next_end(offsets_in(start), marks_in(start), limit)
+        if found is None:
+            return start
+        stream.planned = batch_end(*found)
+        return stream.planned
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Take what is there now as the end of the query; raises MQError when a queue is silent."""
@@ -101,11 +108,22 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Plan the tasks of a batch (rule 1); raises DataLoss, MQError."""
         options = _patient(self._options)
         cluster = cluster_of(options)
-        ranges = ranges_between(start, end)
+        ranges = self._still_there(ranges_between(start, end), end)
         bounds = Bounds(cluster, options, [each.queue for each in ranges])
         ranges = held(ranges, bounds, fails=options.fail_on_data_loss)
         size = record_bytes(cluster, options, ranges) if options.max_bytes_per_partition else None
         return list(planned(ranges, options, size))
+
+    def _still_there(self, ranges: list[Range], end: dict[str, Any]) -> list[Range]:
+        """Leave out ranges of a batch that was planned in another life, if they hold others now."""
+        options = self._options
+        if not ranges or (self._stream is not None and self._stream.planned == end):
+            return ranges
+        ends = {each.queue: each.end for each in ranges}
+        gone = others(cluster_of(options), options, ends, marks_in(end))
+        for queue in gone:
+            lost(queue, told_others(ends[queue]), fails=options.fail_on_data_loss)
+        return [each for each in ranges if each.queue not in gone]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Give the rows of one task, in a worker."""

@@ -9,7 +9,8 @@ Rules:
    when a server starts; at a reload they are refused as well and the old ones stay in use.
 3. A changed trust file counts at once; certificate and key only when both have changed, so that
    files replaced one after the other are never mixed. Connections keep what they began with.
-4. A pipe works on bytes already read, so plain and TLS share a port and its back-pressure.
+4. The password of a key is in no text that is made of settings.
+5. A pipe works on bytes already read, so plain and TLS share a port and its back-pressure.
 """
 
 import contextlib
@@ -56,6 +57,9 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     refresh_s: float = 1.0
     """How often the files are looked at."""
 
+    def __repr__(self) -> str:
+        return _shown(self)
+
 
 class TlsClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The TLS side of what we dial. Without a trust file the system's own certificates count."""
@@ -65,6 +69,17 @@ class TlsClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     key_path: str | None = None
     key_password: str | None = None
     checks_server: bool = True
+
+    def __repr__(self) -> str:
+        return _shown(self)
+
+
+def _shown(settings: TlsSettings | TlsClientSettings) -> str:
+    """Give settings as text, without the password."""
+    values = {name: getattr(settings, name) for name in settings.__struct_fields__}
+    values["key_password"] = settings.key_password and "***"
+    told = ", ".join(f"{name}={value!r}" for name, value in values.items())
+    return f"{type(settings).__name__}({told})"
 
 
 class ServerTls:
