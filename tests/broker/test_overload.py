@@ -230,7 +230,7 @@ def test_sends_that_come_late_in_a_long_turn_are_refused_and_all_else_is_answere
         async with running(tmp_path, turn, SETTINGS) as site:
             assert (await site.call(send_request("T", b"first"))).code == 0
             context: Context = site.broker._context
-            context.overload._now_s = StepClock().monotonic_s
+            context.overload.now_s = StepClock().monotonic_s
             port = int(site.broker.address.rpartition(":")[2])
             heartbeat = Command(RequestCode.HEART_BEAT, body=heartbeat_body("client", "G", "T"))
             async with connected(port) as client:

@@ -172,7 +172,7 @@ def test_answers_say_what_is_told_now(core: ModuleType) -> None:
     state, origin = new_state(), new_origin()
     read(core, state, b"".join(map(usual, range(20))), origin)
     state.set_answer("Elsewhere", is_traced=False)
-    state.store_id = b"0A00000100002A9F"
+    state.set_store_id(b"0A00000100002A9F")
     result = read(core, state, b"".join(map(usual, range(40))), origin)
     frames = FrameDecoder().feed(b"".join(result.answers))
     answers = [decode_command(frame).fields for frame in frames]

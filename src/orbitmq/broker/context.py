@@ -94,7 +94,7 @@ class Context:
         self.settings = settings
         """The settings in force. A change is a new value: read it where it is used."""
         self.on_settings_change: list[Callable[[BrokerSettings], None]] = [self._obey]
-        self.boot_ms = clock.wall_ms()
+        self.boot_ms = self._wall_ms = clock.wall_ms()
         self.stats = BrokerStats(
             core, self.store, settings.broker_cluster_name, clock.monotonic_s()
         )
@@ -189,7 +189,7 @@ class Context:
         """Say what address records and message ids carry; known when the server listens."""
         self.store_host = host
         self.packed_store_host = pack_host(host)
-        self.core.store_id = encode_offset_id(host, 0)[:-16].encode()
+        self.core.set_store_id(encode_offset_id(host, 0)[:-16].encode())
 
     def origin(self, connection: Connection) -> Origin:
         """Give how records of this connection's messages begin."""
@@ -205,26 +205,29 @@ class Context:
         self, connection: Connection, data: bytes, start: int
     ) -> tuple[int, Frame | None]:
         """Let the hot core handle what it can of one read (net's ReadFrames)."""
-        core, tail, turn = self.core, self.core.tail, self._turn
+        core, overload, turn = self.core, self.overload, self._turn
         origin = self._origins.get(connection) or self.origin(connection)
-        now_ms = self.clock.wall_ms()
-        self.overload.note_read()
+        now_s = overload.now_s()  # one clock a read; the wall's is as old as the last look
+        if now_s >= overload.look_s:
+            overload.note_read(now_s)
+            self._wall_ms = self.clock.wall_ms()
         while True:
-            if tail.refusal:
-                start = self.overload.refuse(connection, data, start)
-            result = handle_one_read(core, data, start, origin, now_ms)
+            if core.tail.refusal:
+                start = overload.refuse(connection, data, start)
+            result = handle_one_read(core, data, start, origin, self._wall_ms)
             used, answers, _, _, unknown, sends, pulls = result
-            self._hot_sends.value += sends
-            self._hot_pulls.value += pulls
             connection.traffic.frames.value += sends + pulls
             if sends:  # pulls beside others' sends show what is readable: they do not wait
+                self._hot_sends.value += sends
                 self._staged.append((connection, answers, True))
                 if not turn.is_requested:
                     turn.request()
             elif answers:
                 connection.send_parts(answers)
+            if pulls:
+                self._hot_pulls.value += pulls
             # Else the core stopped at its own limit, and there is more for it.
-            is_all = unknown is not None or used == len(data) or used == start
+            is_all = used == len(data) or unknown is not None or used == start
             if is_all or connection.is_blocked():
                 return used, unknown
             start = used

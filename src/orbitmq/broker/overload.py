@@ -9,7 +9,8 @@ Rules:
    brokerFastFailureEnable=false nobody is refused for that, and senders wait as long as it takes.
 2. Memory is short when the process's own is above memoryBytesMax. It ends at the next look.
 3. A refusal costs less than what it refuses, else refusing would not help.
-4. Nothing is done per message while there is no overload; one clock is read per read.
+4. Nothing is done per message while there is no overload; one clock is read per read, and compared
+   with `look_s`.
 """
 
 import asyncio
@@ -33,6 +34,7 @@ from orbitmq.world.clock import Clock
 from orbitmq.world.memory import allowed_bytes, give_back, own_bytes
 
 LOOK_S = 0.1
+READS_LOOK_S = 0.001
 GIVE_BACK_S = 1.0
 MEMORY_SHARE = 0.6
 """Of the memory there is; the rest is for the log's pages, the system, and the next look."""
@@ -67,12 +69,14 @@ class Overload:
         """`settings` gives those in force."""
         self._store = store
         self._turn = turn
-        self._now_s = clock.monotonic_s
+        self.now_s = clock.monotonic_s
         self._settings = settings
         self._began_s = 0.0
         """When the first read of this turn was."""
-        self._late_s = -math.inf
-        """When to look: at the first read of a turn, and when the turn has lasted too long."""
+        self._late_s = math.inf
+        """When this turn has lasted too long."""
+        self.look_s = -math.inf
+        """When to call `note_read`: at the first read of a turn, and every millisecond of it."""
         self._is_behind = False
         self._short_of_memory = ""
         self._memory_default = int(allowed_bytes() * MEMORY_SHARE)
@@ -101,26 +105,21 @@ class Overload:
 
     # --- the loop ---
 
-    def note_read(self) -> None:
-        """Note that input is about to be handled; call it once per read."""
-        now_s = self._now_s()
-        if now_s > self._late_s:
-            self._look_at_turn(now_s)
-
-    def _look_at_turn(self, now_s: float) -> None:
-        """Begin a turn, or be behind in it."""
-        if self._late_s == -math.inf:
+    def note_read(self, now_s: float) -> None:
+        """Note that input is about to be handled; call it for a read from `look_s` on."""
+        if self.look_s == -math.inf:
             self._began_s = now_s
             self._late_s = now_s + self._patience_s()
             self._turn.request()
-        else:
+        elif now_s > self._late_s:
             self._is_behind = True
             self._late_s = math.inf
             self._store.note_busy(self._short_of_memory or self._behind_text(now_s))
+        self.look_s = now_s + READS_LOOK_S
 
     def end_turn(self) -> None:
         """Begin anew: the next read is the first of another turn."""
-        self._late_s = -math.inf
+        self.look_s = -math.inf
         if self._is_behind:
             self._is_behind = False
             self._store.note_busy(self._short_of_memory)
@@ -145,7 +144,7 @@ class Overload:
 
     async def look(self) -> None:
         """Look how late the loop and how big the process is; call it every LOOK_S."""
-        now_s = self._now_s()
+        now_s = self.now_s()
         if self._looked_s:
             self._lag_s = max(0.0, now_s - self._looked_s - LOOK_S)
             self._lags.observe(int(self._lag_s * _US))
@@ -154,7 +153,7 @@ class Overload:
         if self._short_of_memory and now_s - self._gave_back_s > GIVE_BACK_S:
             self._gave_back_s = now_s
             await asyncio.to_thread(give_back)
-        self._looked_s = self._now_s()
+        self._looked_s = self.now_s()
 
     def _judge_memory(self) -> None:
         limit = self._settings().memory_bytes_max or self._memory_default

@@ -22,8 +22,8 @@ import msgspec
 from orbitmq.core.plain_append import Stamp, append, stored_properties
 from orbitmq.core.plain_batch import ID_END, BatchColumns, BatchStamp, append_batch, leading_ids
 from orbitmq.core.plain_gather import Gathered, PullStatus, gather
-from orbitmq.core.plain_known import LEARNING_COST, PREFIXES, learn, take_known
-from orbitmq.core.state import CoreState, Origin, Queue, Subscription
+from orbitmq.core.plain_known import LEARNING_COST, MISS_COST, PREFIXES, learn, take_known
+from orbitmq.core.state import CoreState, Origin, Parts, Queue, Subscription
 from orbitmq.errors import RemoteProtocolError
 from orbitmq.wire.command import FLAG_ONEWAY, HEADER_SIZE_MAX, LANGUAGE, VERSION
 from orbitmq.wire.expression import CACHED_TAG_CHARS_MAX, short_tag_code
@@ -58,7 +58,7 @@ class ReadResult(NamedTuple):
     """What one read brought. `used` includes the unknown frame, if there is one."""
 
     used: int
-    answers: list[bytes | memoryview]
+    answers: Parts
     log_end: int
     grown: set[Queue]
     """The queues that have grown in this turn so far; the store takes them with its write."""
@@ -172,29 +172,35 @@ def handle_one_read(
 ) -> ReadResult:
     """Handle the frames of `data` from `start` on, up to the first one that is not ours.
 
-    `now_ms` is the wall clock, read once for the whole read.
+    `now_ms` is the wall clock.
     """
-    tail, known = state.tail, state.known
+    tail = state.tail
+    answers: Parts = []
     if now_ms > tail.store_ms:
         tail.store_ms = now_ms
-    answers: list[bytes | memoryview] = []
-    sends = pulls = pulled_size = 0
-    position, end = start, len(data)
+    position = take_known(state, data, start, origin, answers) if origin.shapes else start
+    if position != len(data):
+        return _handle_others(state, data, position, origin, answers)
+    # ReadResult(...) would cost three times as much, and a read may bring one message only.
+    return tuple.__new__(
+        ReadResult, (position, answers, tail.end_offset, tail.grown, None, len(answers), 0)
+    )
+
+
+def _handle_others(
+    state: CoreState, data: bytes, position: int, origin: Origin, answers: Parts
+) -> ReadResult:
+    """Go on at a frame that is not a known send; `answers` are those to known ones before it."""
+    tail, end = state.tail, len(data)
+    sends, pulls, pulled_size = len(answers), 0, 0
     while end - position >= 8:
         length, header_size = _PREFIX.unpack_from(data, position)
-        if header_size in origin.shapes and known.credit >= 0:
-            position, count = take_known(state, data, position, origin, answers)
-            sends += count
-            if count:
-                continue
         if header_size > HEADER_SIZE_MAX or not header_size <= length - 4 <= FRAME_SIZE_MAX - 8:
             break  # a binary header (its type is in the upper byte), too much, or no frame at all
         frame_end = position + 4 + length
         if frame_end > end or pulled_size > PULLED_SIZE_MAX:
-            # ReadResult(...) would cost three times as much, and a read may bring one message only.
-            return tuple.__new__(
-                ReadResult, (position, answers, tail.end_offset, tail.grown, None, sends, pulls)
-            )
+            end = position  # nothing more is ours for now
+            break
         body_start = position + 8 + header_size
         header = data[position + 8 : body_start]
         if header.startswith(_PULL):
@@ -212,6 +218,10 @@ def handle_one_read(
             if answer:
                 answers.append(answer)
         position = frame_end
+        if origin.shapes:
+            count = len(answers)
+            position = take_known(state, data, position, origin, answers)
+            sends += len(answers) - count
     unknown = _next_frame(data, position) if position < end else None
     if unknown is not None:
         position += 8 + len(unknown.header) + len(unknown.body)
@@ -229,6 +239,9 @@ def _next_frame(data: bytes, position: int) -> Frame | None:
 
 def _send(state: CoreState, header: bytes, body: bytes, origin: Origin) -> bytes | None:
     """Stage a message and give its answer (empty for a one-way send); None if it is not ours."""
+    known = state.known
+    if known.credit >= 0 and len(header) in origin.shapes:
+        known.credit -= MISS_COST  # it was looked for among the known ones
     try:
         if header.startswith(_SEND_V2):
             request: _SendV2 | _SendV1 = _decode_send_v2(header)
@@ -268,10 +281,10 @@ def _send(state: CoreState, header: bytes, body: bytes, origin: Origin) -> bytes
         code, stored = judged
     stamp = (fields.h, sys_flag, fields.g, 0, 0, code)
     log_offset = append(state.tail, queue, origin, stamp, body, stored)
-    if state.known.credit >= LEARNING_COST:
+    if known.credit >= LEARNING_COST:
         learn(state, origin, header, (fields.b, fields.e, sys_flag))
     else:
-        state.known.credit += 1
+        known.credit += 1
     if request.flag:
         return b""
     answer = state.send_answer % (
@@ -333,7 +346,7 @@ def _remember(state: CoreState, json_text: bytes, code: int, stored: bytes) -> N
     state.judged[behind] = (code, stored[len(_UNIQ_MARK) + _UNIQ_SIZE :])
 
 
-def _pull(state: CoreState, header: bytes) -> list[bytes | memoryview] | None:
+def _pull(state: CoreState, header: bytes) -> Parts | None:
     """Give the answer to a pull that finds something; None if it is not ours."""
     try:
         request = _decode_pull(header)

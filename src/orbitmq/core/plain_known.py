@@ -21,7 +21,7 @@ import struct
 from functools import lru_cache
 
 from orbitmq.core.checksum import crc32
-from orbitmq.core.state import CREDIT_MAX, ENTRY, CoreState, Origin, Shape
+from orbitmq.core.state import CREDIT_MAX, ENTRY, CoreState, Origin, Parts, Shape
 from orbitmq.wire.frame import FRAME_SIZE_MAX
 from orbitmq.wire.record import BLANK_SIZE
 
@@ -67,7 +67,6 @@ def learn(state: CoreState, origin: Origin, header: bytes, route: tuple[str, int
     digits = len(opaque)
     if judged is None or b"KEY" in judged[1] or (digits > 9 and opaque > _OPAQUE_MOST):
         return
-    known.forget_others(state.store_id)
     for table in (known.heads, known.rests):
         if len(table) >= LEARNT_MAX:
             table.clear()
@@ -91,32 +90,12 @@ def _shape(sizes: tuple[int, ...], digits: int) -> Shape:
     )
 
 
-def take_known(
-    state: CoreState, data: bytes, position: int, origin: Origin, answers: list[bytes | memoryview]
-) -> tuple[int, int]:
-    """Handle the known sends from `position` on; give where they end and how many they are."""
-    known, tail = state.known, state.tail
-    if known.store_id != state.store_id:
-        known.forget_others(state.store_id)
-    count = 0
-    if not tail.refusal and tail.store_ms >= state.send_from_ms:
-        position, count = _take_all(state, data, position, origin, answers)
-    if not count:
-        known.credit -= MISS_COST
-    elif known.credit < CREDIT_MAX:
-        known.credit += count
-    return position, count
-
-
-def _take_all(
-    state: CoreState, data: bytes, position: int, origin: Origin, answers: list[bytes | memoryview]
-) -> tuple[int, int]:
-    """Stage the messages up to the first whose header is not known, or that is not to be taken.
-
-    In one go: a read may bring one message only, and then each step between costs as much.
-    """
-    tail, topics, end, body_size_max = state.tail, state.topics, len(data), state.body_size_max
-    shapes, heads, rests = origin.shapes, state.known.heads, state.known.rests
+def take_known(state: CoreState, data: bytes, position: int, origin: Origin, answers: Parts) -> int:
+    """Stage the known sends from `position` on, each with an answer; give where they end."""
+    known, tail, shapes, end = state.known, state.tail, origin.shapes, len(data)
+    if known.credit < 0 or tail.refusal or tail.store_ms < state.send_from_ms:
+        return position
+    heads, rests, topics = known.heads, known.rests, state.topics
     staged, grown, keyed, store_ms = tail.staged, tail.grown, tail.keyed, tail.store_ms
     file_end = tail.end_offset - tail.end_offset % tail.file_size + tail.file_size - BLANK_SIZE
     last_born, born_ms, count = b"", 0, 0
@@ -145,7 +124,7 @@ def _take_all(
             break
         body, log_offset, offset = data[start:frame_end], tail.end_offset, queue.next_offset
         size = origin.fixed_size + len(body) + len(queue.topic_field) + properties_size
-        if len(body) > body_size_max or log_offset + size > file_end:
+        if len(body) > state.body_size_max or log_offset + size > file_end:
             break  # where the file ends, `append` begins the next one
         staged += origin.pack_known(
             size,
@@ -167,14 +146,14 @@ def _take_all(
         staged += mark
         staged += unique
         staged += stored
-        tail.end_offset = log_offset + size
-        tail.staged_count += 1
+        tail.end_offset, queue.next_offset = log_offset + size, offset + 1
         grown.add(queue)
         keyed.append((queue.topic, log_offset, store_ms, unique))
         queue.entries += ENTRY.pack(log_offset, size, code)
         queue.put_bytes += size
-        queue.next_offset = offset + 1
         answer = template % (log_offset, offset, opaque)
         answers.append(PREFIXES[len(answer)] + answer)
         position, count = frame_end, count + 1
-    return position, count
+    tail.staged_count += count
+    known.credit += count if known.credit < CREDIT_MAX else 0
+    return position

@@ -190,6 +190,9 @@ class Got:
         self.pulls = 0
 
 
+Parts = list[bytes | memoryview]
+"""Answers, in pieces."""
+
 Shape = tuple[Callable[[bytes, int], tuple[bytes, ...]], bytes, bytes]
 """Cuts a header into its parts; least and most opaque of as many digits."""
 
@@ -250,21 +253,13 @@ the header ends with."""
 class KnownHeaders:
     """Headers of sends that were seen before; see `plain_known`."""
 
-    __slots__ = ("credit", "heads", "rests", "store_id")
+    __slots__ = ("credit", "heads", "rests")
 
     def __init__(self) -> None:
         self.heads: dict[bytes, Head] = {}
         self.rests: dict[bytes, Rest] = {}
         self.credit = CREDIT_MAX
-        """How much may be spent on learning."""
-        self.store_id = b""
-        """What the answers were made with."""
-
-    def forget_others(self, store_id: bytes) -> None:
-        """Forget heads whose answers were made with another store id."""
-        if store_id != self.store_id:
-            self.heads.clear()
-            self.store_id = store_id
+        """How much may be spent on learning; below 0 what is known is not looked for."""
 
 
 class CoreState:
@@ -322,12 +317,18 @@ class CoreState:
         self.known = KnownHeaders()
         self.set_answer(region, is_traced=True)
         self.store_id = b""
-        """The store host in upper-case hex: the constant beginning of offset message ids."""
+        """The store host in upper-case hex: the constant beginning of offset message ids. See
+        `set_store_id`."""
 
     def set_answer(self, region: str, *, is_traced: bool) -> None:
         """Say what producers are told with each answer: the region, and whether to trace."""
         self.told = (region, is_traced)
         self.send_answer = _send_answer(region, is_traced=is_traced)
+        self.known.heads.clear()
+
+    def set_store_id(self, store_id: bytes) -> None:
+        """Say what message ids begin with; answers that are known have another one."""
+        self.store_id = store_id
         self.known.heads.clear()
 
     def known_answer(self, queue_id: int) -> bytes:

@@ -182,7 +182,9 @@ class Connection(Stream):
             if position:  # else a read that was let through goes on with the rest of its frame
                 self._pace.frames += 1
                 self._is_let_through = False
-            if self.is_blocked():
+            # Most reads leave nothing that could block: a call less for each of them.
+            may_block = self._out_bytes or self._laters or self._is_undrained or self.closed
+            if may_block and self.is_blocked():
                 self._halt(data[position:])
             elif is_over_time and position < len(data):
                 self._halt(data[position:])
