@@ -333,6 +333,11 @@ def _refuse_impossible(options: Mapping[str, Any]) -> None:
             "consume_batch_size: a listener gets one message at a time; use a PushConsumer for a "
             "handler of lists"
         )
+    if options.get("subscriptions"):
+        raise SettingError(
+            "subscriptions: a listener consumes the topic that it is decorated with; write one "
+            "function for each topic, or use a PushConsumer"
+        )
     is_broadcasting = options.get("message_model") is MessageModel.BROADCASTING
     if is_broadcasting and options.get("is_orderly"):
         raise SettingError(
