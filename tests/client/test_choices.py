@@ -9,18 +9,21 @@ from typing import Any
 import pytest
 
 from orbitmq.aio import (
+    Command,
     Message,
     MessageQueue,
     Producer,
     PullConsumer,
     PushConsumer,
     Selector,
+    TlsClientSettings,
     random_queue,
 )
 from orbitmq.app import App
 from orbitmq.client.consume_hooks import ConsumeReturn
 from orbitmq.client.message import ReceivedMessage
 from orbitmq.client.queue_choice import queue_of_key
+from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import LocalProtocolError, SettingError
 from tests.behaviour.test_filters import changed
 from tests.client.producing import stored
@@ -67,6 +70,38 @@ def test_subscriptions_may_be_given_as_a_map(
 
     with changed(system, enablePropertyFilter="true"):
         run(main())
+
+
+def test_push_and_pull_consumers_are_configured_by_the_same_client_settings() -> None:
+    options: dict[str, Any] = {
+        "brokers": "127.0.0.1:2",
+        "namespace": "shop",
+        "instance_name": "one",
+        "unit_name": "u",
+        "client_ip": "10.0.0.1",
+        "tls": TlsClientSettings(checks_server=False),
+        "request_timeout_s": 7.0,
+        "route_interval_s": 8.0,
+        "heartbeat_interval_s": 9.0,
+        "namesrv_lookup": "http://127.0.0.1:1/list",
+        "use_vip_channel": True,
+        "rpc_hooks": (RpcHookOfNobody(),),
+    }
+    assert set(options) | {"namesrv"} == set(ClientSettings.__struct_fields__)
+    for kind in (Producer, *KINDS):
+        settings = kind("127.0.0.1:1", "group", **options).settings
+        assert settings.namesrv == "127.0.0.1:1"
+        assert {name: getattr(settings, name) for name in options} == options
+
+
+class RpcHookOfNobody:
+    """A hook that does nothing."""
+
+    def before(self, address: str, request: Command) -> None:
+        """See a request."""
+
+    def after(self, address: str, request: Command, answer: Command) -> None:
+        """See an answer."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
