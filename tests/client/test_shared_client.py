@@ -27,6 +27,7 @@ from tests.client.name_server_double import name_server_double, route_data
 from tests.client.pushing import FreshName, Inbox, becomes, consumer_of, inner, make_topic, run
 from tests.client.sites import fill
 from tests.client.sites import make_topic as make_queues
+from tests.client.test_instance import SomeProducer
 from tests.client.test_push_asked import ask
 from tests.foreign.judged import System
 from tests.net.running import open_descriptors, serving, until
@@ -113,6 +114,28 @@ def test_all_brokers_hear_every_30_s_who_consumes_what_and_new_ones_are_connecte
                 assert [each.group_name for each in beat.producer_data_set] == [
                     INNER_PRODUCER_GROUP
                 ]
+
+    asyncio.run(main())
+
+
+def test_producers_speak_to_masters_only_and_consumers_to_slaves_as_well() -> None:
+    async def main() -> None:
+        async with (
+            listening("a") as master,
+            listening("a") as slave,
+            name_server_double(T=route_to(master)) as namesrv,
+        ):
+            namesrv.routes["T"].broker_datas[0].broker_addrs[1] = slave.address
+            instance = await join(ClientSettings(namesrv=namesrv.address))
+            instance.add_producer(SomeProducer("shop", "T"))
+            await instance.routes.find("T")
+            assert await instance.heartbeat() == 1
+            assert (len(master.beats), len(slave.beats)) == (1, 0)
+            assert instance.remote.idle_addresses() == {master.address, namesrv.address}
+            instance.add_consumer(SomeConsumer())  # type: ignore[arg-type]  # brokers ask nothing
+            assert await instance.heartbeat() == 2
+            assert (len(master.beats), len(slave.beats)) == (2, 1)
+            await instance.leave()
 
     asyncio.run(main())
 

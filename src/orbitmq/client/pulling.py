@@ -246,7 +246,7 @@ class Puller:
 
 def _report_old(queue: MessageQueue, offset: int, result: PullResult) -> None:
     """Warn of an answer that goes back (rule 3)."""
-    first = min((message.queue_offset for message in result.messages), default=offset)
+    first = result.messages[0].queue_offset if result.messages else offset
     if first < offset or result.next_offset < offset:
         log.warning(
             "a suspicious answer of %s: offset %d was asked for, it begins at %d and goes on at %d",
