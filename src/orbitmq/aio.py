@@ -13,6 +13,7 @@ from orbitmq.client.producer import Producer
 from orbitmq.client.pull_consumer import PullConsumer
 from orbitmq.client.pulling import PullResult, PullStatus
 from orbitmq.client.push import PushConsumer
+from orbitmq.client.queue_choice import random_queue
 from orbitmq.client.rpc_hooks import RpcHook
 from orbitmq.client.send_hooks import SendContext, SendHook
 from orbitmq.client.send_result import SendResult, SendStatus
@@ -64,4 +65,5 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "TlsClientSettings",
+    "random_queue",
 ]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from orbitmq.aio import Admin, ConsumeFromWhere, MessageModel
+from orbitmq.aio import Admin, ConsumeFromWhere, Message, MessageModel, Producer, Selector
 from orbitmq.app import App, DeadLetter, with_app
-from orbitmq.errors import ClientStateError, ConnectFailed
+from orbitmq.errors import ClientStateError, ConnectFailed, RequestFailed
 from orbitmq.testing import EmbeddedBroker
 from tests.app.shop import Order
 
@@ -263,6 +263,60 @@ def test_a_start_that_fails_is_told_to_the_asgi_server() -> None:
         await with_app(App("nowhere"), web)({"type": "lifespan"}, None, send)  # type: ignore[arg-type]  # never called
         assert sent[0]["type"] == "lifespan.startup.failed"
         assert "not an address" in sent[0]["message"]
+
+    asyncio.run(main())
+
+
+def test_a_listener_of_another_cluster_is_named_there_and_one_without_uses_the_applications(
+    broker: EmbeddedBroker, fresh_name: FreshName, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic, group = fresh_name("Topic"), fresh_name("shop")
+    got: asyncio.Queue[str] = asyncio.Queue()
+    caplog.set_level("INFO", "orbitmq.app.app")
+
+    async def main() -> None:
+        with EmbeddedBroker() as other:
+            app = App(broker.namesrv, group)
+
+            @app.listener(topic, from_where=FIRST)
+            async def here(body: str) -> None:
+                got.put_nowait(f"here {body}")
+
+            @app.listener(topic, from_where=FIRST, namesrv=other.namesrv)
+            async def there(body: str) -> None:
+                got.put_nowait(f"there {body}")
+
+            async with app, Producer(other.namesrv, group) as producer:
+                await app.send(topic, "one")
+                await producer.send(Message(topic, b"two"))
+                found = [await asyncio.wait_for(got.get(), LIMIT_S) for _ in range(2)]
+            assert sorted(found) == ["here one", "there two"]
+
+    asyncio.run(main())
+    assert f"listener here consumes {topic} as {group}_here" in caplog.text
+    assert f"listener there consumes {topic} as {group}_there" in caplog.text
+
+
+def test_a_listener_that_cannot_start_ends_the_start_of_the_application(
+    broker: EmbeddedBroker, fresh_name: FreshName
+) -> None:
+    topic = fresh_name("Topic")
+    broker.create_topic(topic)
+
+    async def main() -> None:
+        app = App(broker.namesrv, fresh_name("shop"))
+
+        @app.listener(topic)
+        async def good(body: str) -> None: ...
+
+        @app.listener(topic, selector=Selector.sql("no sql at all"))
+        async def bad(body: str) -> None: ...
+
+        with pytest.raises(RequestFailed):
+            await app.start()
+        with pytest.raises(ClientStateError, match="not running"):
+            await app.send(topic, "x")
+        assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(main())
 

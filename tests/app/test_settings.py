@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.aio import MessageModel
+from orbitmq.aio import MessageModel, Selector
 from orbitmq.app import App
 from orbitmq.app.settings import load
 from orbitmq.errors import SettingError
@@ -51,6 +51,27 @@ def test_a_listener_is_changed_in_file_and_environment(
     monkeypatch.setenv("ORBITMQ_FILE", path)
     (ship,) = (one for one in shop.app.listeners() if one.name == "ship")
     assert (ship.topic, ship.group, ship.options["consume_threads"]) == ("orders_eu", "eu", 7)
+
+
+def test_a_listener_may_hold_placeholders_and_its_name_server_falls_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = App("global:1", "shop")
+    words = {"group": "g_${REGION}", "selector": "${TAGS:a || b}", "namesrv": "${OWN:}"}
+    app.listener("orders_${REGION:eu}", **words)(shop.ship)  # type: ignore[arg-type]  # a table
+    monkeypatch.delenv("REGION", raising=False)
+    with pytest.raises(SettingError, match=r"REGION is not set.*\$\{REGION:otherwise\}"):
+        app.listeners()
+    monkeypatch.setenv("REGION", "us")
+    (ship,) = app.listeners()
+    assert (ship.topic, ship.group, ship.namesrv) == ("orders_us", "g_us", "")
+    assert ship.selector == Selector("a || b")
+    monkeypatch.setenv("TAGS", "paid")
+    monkeypatch.setenv("OWN", "own:1")
+    (ship,) = app.listeners()
+    assert (ship.selector, ship.namesrv) == (Selector("paid"), "own:1")
+    monkeypatch.setenv("ORBITMQ_LISTENER_SHIP_NAMESRV", "elsewhere:1")
+    assert app.listeners()[0].namesrv == "elsewhere:1"
 
 
 def test_a_listener_without_a_group_is_in_one_of_its_own() -> None:

@@ -141,6 +141,29 @@ def test_members_of_a_group_are_shown(system: System, fresh_name: Fresh, tmp_pat
     assert re.search(rf"^{group} +1 +clustering ", listed.out, re.MULTILINE)
 
 
+def test_a_group_that_broadcasts_is_shown_without_a_lag(
+    system: System, fresh_name: Fresh, tmp_path: Path
+) -> None:
+    """Symptom: what brokers had of it from other days was shown as its lag."""
+    topic, group = fresh_name("Topic"), fresh_name("Group")
+    flags = ("--namesrv", system.namesrv)
+    shell(tmp_path, "topic", "create", topic, *flags)
+    shell(tmp_path, "send", topic, "-f", "-", *flags, stdin=b"one\ntwo\n")
+    shell(tmp_path, "group", "create", group, *flags)
+    shell(tmp_path, "group", "reset", group, topic, "--to", "earliest", *flags)
+    before = json.loads(shell(tmp_path, "group", "show", group, "--json", *flags).out)
+    assert before["lag"] == 2
+    with WireClient(system.broker) as member:
+        join(member, "c@1", group, topic, messageModel="BROADCASTING")
+        told = json.loads(shell(tmp_path, "group", "show", group, "--json", *flags).out)
+        shown = shell(tmp_path, "group", "show", group, *flags)
+        listed = json.loads(shell(tmp_path, "group", "list", "--json", *flags).out)
+    assert (told["message_model"], told["lag"], told["queues"]) == ("BROADCASTING", None, [])
+    assert "it broadcasts" in shown.out
+    assert "LAG" not in shown.out
+    assert [one["lag"] for one in listed if one["group"] == group] == [None]
+
+
 def test_members_that_subscribe_to_something_else_are_named(
     system: System, fresh_name: Fresh, tmp_path: Path
 ) -> None:

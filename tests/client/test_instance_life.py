@@ -78,6 +78,20 @@ def test_a_close_while_a_route_is_asked_for_leaves_no_task_and_no_complaint(
     assert not caplog.records
 
 
+def test_a_route_is_waited_for_three_seconds_at_most() -> None:
+    async def main() -> None:
+        async with _silent() as (address, _):
+            instance = await join(ClientSettings(namesrv=address))
+            loop = asyncio.get_running_loop()
+            begun_s = loop.time()
+            with pytest.raises(ConnectFailed, match="no name server says where topic T is"):
+                await instance.routes.find("T")
+            assert 2.9 < loop.time() - begun_s < 6
+            await instance.leave()
+
+    asyncio.run(main())
+
+
 def test_a_close_while_it_dials_leaves_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
     async def endless(*_words: object) -> None:
         try:

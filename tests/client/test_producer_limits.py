@@ -1,6 +1,8 @@
 """Producers at their limits, and hooks that fail: each send comes to an end, and a true one."""
 
 import asyncio
+import os
+from collections.abc import Callable
 
 import pytest
 
@@ -12,6 +14,26 @@ from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from tests.client.producing import run
 from tests.client.scripted import SILENT, TOPIC, scripted
+from tests.foreign.judged import System
+
+MIB = 1_048_576
+
+
+def test_a_body_of_4_mib_is_sent_however_it_compresses_and_one_byte_more_is_refused_here(
+    system: System, fresh_name: Callable[[str], str]
+) -> None:
+    """Symptom: 4 MiB that do not compress grew by being compressed, and the broker refused them."""
+    topic = fresh_name("Topic")
+
+    async def main() -> None:
+        async with Producer(system.namesrv, fresh_name("PG")) as producer:
+            for body in (b"x" * (4 * MIB), os.urandom(4 * MIB)):
+                sent = await producer.send(Message(topic, body), timeout=20)
+                assert sent.status is SendStatus.SEND_OK
+                with pytest.raises(LimitExceeded, match="4194305 bytes, limit 4194304"):
+                    await producer.send(Message(topic, body + b"x"))
+
+    run(main())
 
 
 def test_a_refused_message_that_waited_for_room_leaves_its_place_to_the_next() -> None:

@@ -10,6 +10,7 @@ import pytest
 from orbitmq.client.message import ReceivedMessage
 from orbitmq.client.offset_stores import Remembered
 from orbitmq.client.push import PushConsumer
+from orbitmq.client.push_settings import PushConsumerSettings
 from orbitmq.wire.bodies_client import ConsumeFromWhere, MessageModel, MessageQueue
 from tests.client.pushing import (
     FIRST,
@@ -68,6 +69,30 @@ def test_every_broadcasting_member_gets_every_message_and_failures_are_dropped(
     with WireClient(system.broker) as client:
         retry = client.ask(30, topic=f"%RETRY%{group}", queueId=0)
         assert retry.code != 0 or retry.fields["offset"] == "0"
+
+
+def test_the_offsets_of_a_broadcasting_member_are_written_to_its_file_by_time(
+    system: System, fresh_name: FreshName, tmp_path: Path
+) -> None:
+    topic, group = fresh_name("Topic"), fresh_name("group")
+    make_topic(system, topic, 1)
+    assert PushConsumerSettings(group=group).commit_interval_s == 5.0
+
+    async def main() -> None:
+        inbox = Inbox()
+        options = {"message_model": BROADCASTING, "commit_interval_s": 0.1}
+        await send(system, topic, numbered(3), queue_id=0)
+        async with await consumer_of(system, group, topic, inbox, **options) as consumer:
+            kept = tmp_path / ".rocketmq_offsets" / consumer.client_id / group / "offsets.json"
+            await inbox.holds(3)
+            await becomes(lambda: kept.exists() and b":3" in kept.read_bytes(), "3 is in the file")
+            await send(system, topic, [b"one more"], queue_id=0)
+            await inbox.holds(4)
+            remembered = inner(consumer).commits.store
+            await becomes(lambda: remembered.cached(queue_of(topic, 0)) == 4, "4 is remembered")
+            await becomes(lambda: b":4" in kept.read_bytes(), "4 is in the file")
+
+    run(main())
 
 
 def test_a_broadcasting_member_goes_on_after_a_restart_by_its_own_file(

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 from collections.abc import Collection
 from typing import Any
 
@@ -35,7 +36,7 @@ from tests.client.pushing import (
 from tests.foreign.judged import System
 
 PULL, OFFSET, COMMIT, HEARTBEAT, SEND_BACK = 11, 14, 15, 34, 36
-MEMBERS, LOCK, CHECK = 38, 41, 46
+MEMBERS, LOCK, UNLOCK, CHECK = 38, 41, 42, 46
 COMMITS, SUSPENDS, HAS_EXPRESSION = 1, 2, 4
 
 
@@ -382,6 +383,63 @@ def test_a_lock_that_is_lost_or_ran_out_stops_its_queue_until_it_is_ours_again(
         assert inbox.bodies == [b"first", b"second"]
 
     run(main())
+
+
+def test_a_queue_locked_anew_begins_at_the_stored_offset_and_a_warning_says_what_comes_again(
+    system: System, fresh_name: FreshName, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic, group = fresh_name("Topic"), fresh_name("group")
+    make_topic(system, topic, 1)
+
+    async def main() -> None:
+        inbox = Inbox()
+        options = {"is_orderly": True, "commit_interval_s": 3600}
+        async with await consumer_of(system, group, topic, inbox, **options) as consumer:
+            await send(system, topic, numbered(3), queue_id=0)
+            await inbox.holds(3)
+            rebalancing = inner(consumer).rebalancing
+            before = rebalancing.table[queue_of(topic, 0)]
+            await becomes(lambda: before.progress == 3, "all is done")
+            before.locked_until_s = 1.0  # it ran out: somebody else may have had the queue
+            await rebalancing.renew_locks()
+            await inbox.holds(6)
+        assert inbox.bodies == numbered(3) * 2
+        assert "begins again at 0, the stored offset, behind 3" in caplog.text
+
+    run(main())
+
+
+def test_locks_are_asked_for_and_given_back_at_the_master_within_a_second(
+    system: System, fresh_name: FreshName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, group = fresh_name("Topic"), fresh_name("group")
+    make_topic(system, topic, 2)
+    asked: list[tuple[int, str, float | None, dict[str, Any]]] = []
+    real = Remote.ask
+
+    async def ask(self: Remote, address: str, request: Command, **options: Any) -> Command:
+        if request.code in (LOCK, UNLOCK):
+            body = json.loads(request.body)
+            asked.append((request.code, address, options.get("timeout_s"), body))
+        return await real(self, address, request, **options)
+
+    monkeypatch.setattr(Remote, "ask", ask)
+
+    client_ids: list[str] = []
+
+    async def main() -> None:
+        async with await consumer_of(system, group, topic, Inbox(), is_orderly=True) as consumer:
+            await becomes(lambda: len(consumer.queues()) == 3, "it has its queues")
+            client_ids.append(consumer.client_id)
+
+    run(main())
+    assert {code for code, *_ in asked} == {LOCK, UNLOCK}
+    for _, address, timeout_s, body in asked:
+        assert (address, timeout_s) == (system.broker, 1.0)
+        assert (body["consumerGroup"], body["clientId"]) == (group, client_ids[0])
+        assert set(body["mqSet"][0]) == {"topic", "brokerName", "queueId"}
+    locked = {(each["topic"], each["queueId"]) for *_, body in asked for each in body["mqSet"]}
+    assert {(topic, 0), (topic, 1)} <= locked
 
 
 def test_a_long_queue_lets_others_have_a_turn(

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.namesrv.conftest import Run
 from tests.namesrv.registering import SLAVE, TWO, body, header, topic, version
 from tests.namesrv.serving import (
     LOCAL,
+    Client,
     Site,
     ask,
     connected,
@@ -52,6 +54,43 @@ def test_a_registration_is_taken_in_both_forms(run: Run, tmp_path: Path, compres
             answer = await register(client, compressed=compressed)
             assert (answer.code, answer.fields, answer.body) == (0, {}, b"")
             assert set(site.state.routes.topics().topic_list) == {"T1", "T2"}
+
+    run(scenario())
+
+
+def test_registrations_are_applied_one_at_a_time_and_no_look_up_sees_half_of_one(
+    run: Run, tmp_path: Path
+) -> None:
+    """Two brokers change all their topics again and again; each look-up sees one state of each."""
+    names = [f"T{number}" for number in range(100)]
+
+    async def change(client: Client, name: str, address: str, rounds: int) -> None:
+        for number in range(1, rounds + 1):
+            topics = [topic(f"{name}-{number}-{each}") for each in names]
+            head = header(name, address)
+            answer = await register(client, head, body(*topics, data_version=version(number)))
+            assert answer.code == 0
+
+    async def scenario() -> None:
+        async with (
+            name_server(tmp_path) as site,
+            connected(site.port) as one,
+            connected(site.port) as other,
+            connected(site.port) as reader,
+        ):
+            changing = asyncio.gather(
+                change(one, "a", LOCAL, 20), change(other, "b", "127.0.0.1:10921", 20)
+            )
+            looks = 0
+            while not changing.done() or not looks:
+                listed = await ask(reader, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+                found = json.loads(listed.body)["topicList"]
+                states = Counter(each.rpartition("-")[0] for each in found)
+                assert set(states.values()) <= {len(names)}
+                looks += 1
+            await changing
+            assert looks > 10
+            assert len(site.state.routes.topics().topic_list) == 2 * 20 * len(names)
 
     run(scenario())
 

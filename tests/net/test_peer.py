@@ -1,6 +1,7 @@
 """A peer is dialled when needed, again after a failure, and tells sent from not sent."""
 
 import asyncio
+import os
 import socket
 
 import pytest
@@ -102,6 +103,27 @@ def test_a_connection_that_ends_during_a_call_is_an_unknown_outcome(run: Run) ->
             peer = Peer(site.address, site.turn)
             with pytest.raises(ConnectionClosed):
                 await peer.call(Command(10), PATIENCE_S)
+            await _close(peer)
+
+    run(scenario())
+
+
+def test_a_write_that_fails_closes_the_connection_and_the_next_call_dials_again(run: Run) -> None:
+    async def scenario() -> None:
+        async with serving() as site:
+            peer = Peer(site.address, site.turn)
+            await peer.call(Command(10), PATIENCE_S)
+            broken = peer.connection
+            assert broken is not None
+            number = broken._transport.get_extra_info("socket").fileno()
+            with socket.socket(fileno=os.dup(number)) as same:
+                same.shutdown(socket.SHUT_WR)
+            with pytest.raises(ConnectionClosed):
+                await peer.call(Command(10), PATIENCE_S)
+            assert broken.closed
+            assert (await peer.call(Command(10, body=b"again"), PATIENCE_S)).body == b"again"
+            assert peer.connection is not broken
+            assert site.traffic.opens.value == 2
             await _close(peer)
 
     run(scenario())

@@ -76,6 +76,7 @@ class ListenerOptions(PushConsumerOptions, total=False):
     """Keyword arguments of `App.listener`: those of a PushConsumer, and these."""
 
     name: str
+    namesrv: str
     retries_bad_bodies: bool
 
 
@@ -126,7 +127,9 @@ class App:
         """Have the decorated function consume a topic.
 
         `group` is the consumer group (without one: the application's group and the function's
-        name), `selector` a tag expression or a Selector. Raises SettingError for what cannot work.
+        name), `selector` a tag expression or a Selector; `${NAME}` and `${NAME:otherwise}` in them
+        stand for variables of the environment at the start. Raises SettingError for what cannot
+        work.
         """
 
         def decorate(function: F) -> F:
@@ -138,6 +141,7 @@ class App:
                 group=group,
                 selector=selector if isinstance(selector, Selector) else Selector(selector),
                 call=call_of(function),
+                namesrv=given.pop("namesrv", ""),
                 retries_bad_bodies=given.pop("retries_bad_bodies", False),
                 options=given,
             )
@@ -272,6 +276,7 @@ class App:
         self, namesrv: str, listener: Listener, names: dict[str, Any]
     ) -> None:
         options: dict[str, Any] = names | listener.options
+        namesrv = listener.namesrv or namesrv
         consumer = PushConsumer(namesrv or None, listener.group, listener.handler(), **options)
         await consumer.subscribe(listener.topic, listener.selector)
         self._consumers.append(consumer)
@@ -332,6 +337,11 @@ def _refuse_impossible(options: Mapping[str, Any]) -> None:
         raise SettingError(
             "consume_batch_size: a listener gets one message at a time; use a PushConsumer for a "
             "handler of lists"
+        )
+    if options.get("subscriptions"):
+        raise SettingError(
+            "subscriptions: a listener consumes the topic that it is decorated with; write one "
+            "function for each topic, or use a PushConsumer"
         )
     is_broadcasting = options.get("message_model") is MessageModel.BROADCASTING
     if is_broadcasting and options.get("is_orderly"):

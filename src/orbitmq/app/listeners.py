@@ -6,10 +6,13 @@ message's parts; a return is success, an exception a retry, DeadLetter the end o
 Rules:
 1. A body or header that cannot be read goes to the dead letters at once: the next try would read
    the same. `retries_bad_bodies=True` lets it be tried again.
-2. A coroutine function runs on the loop, a plain one in the consumer's threads. A plain one that
+2. Topic, group, selector and name server may hold placeholders, which are read at the start; a
+   listener without a name server uses the application's.
+3. A coroutine function runs on the loop, a plain one in the consumer's threads. A plain one that
    gives a coroutine has done nothing: that is a failure, not a success.
 """
 
+import os
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -17,6 +20,7 @@ import msgspec
 
 from orbitmq.app.bodies import BodyError
 from orbitmq.app.calling import Call
+from orbitmq.app.placeholders import resolved
 from orbitmq.app.settings import ListenerSettings
 from orbitmq.client.message import ReceivedMessage
 from orbitmq.client.outcomes import DeadLetter
@@ -35,23 +39,27 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     """Empty: the application's group and the listener's name."""
     selector: Selector
     call: Call
+    namesrv: str = ""
+    """Empty: the application's."""
     retries_bad_bodies: bool = False
     options: dict[str, Any] = {}
     """Further options of its PushConsumer."""
 
     def with_settings(self, settings: ListenerSettings, group: str) -> "Listener":
-        """Give the listener as file and environment want it."""
+        """Give the listener as file and environment want it; raises SettingError."""
         options = dict(self.options)
         if settings.concurrency is not None:
             options["consume_threads"] = settings.concurrency
-        selector = self.selector
-        if settings.selector is not None:
-            selector = msgspec.structs.replace(selector, expression=settings.selector)
+        expression = self.selector.expression if settings.selector is None else settings.selector
+        environment = os.environ
         return msgspec.structs.replace(
             self,
-            topic=settings.topic or self.topic,
-            group=settings.group or self.group or f"{group}_{self.name}",
-            selector=selector,
+            topic=resolved(settings.topic or self.topic, environment),
+            group=resolved(settings.group or self.group or f"{group}_{self.name}", environment),
+            namesrv=resolved(settings.namesrv or self.namesrv, environment),
+            selector=msgspec.structs.replace(
+                self.selector, expression=resolved(expression, environment)
+            ),
             options=options,
         )
 

@@ -8,7 +8,7 @@ Rules:
    word over what it was written with.
 2. File (`orbitmq.toml`, or the path in ORBITMQ_FILE): a table [app], and [listeners.NAME] for
    listeners. Environment: ORBITMQ_NAMESRV, ORBITMQ_NAMESPACE, and ORBITMQ_LISTENER_NAME_ENABLED,
-   _GROUP, _TOPIC, _SELECTOR, _CONCURRENCY with the listener's name in capitals.
+   _GROUP, _TOPIC, _SELECTOR, _NAMESRV, _CONCURRENCY with the listener's name in capitals.
 3. An unknown name in the file is an error that names it, that of a listener as well.
 """
 
@@ -37,6 +37,7 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     topic: str | None = None
     group: str | None = None
     selector: str | None = None
+    namesrv: str | None = None
     concurrency: int | None = None
 
 

@@ -32,6 +32,7 @@ from orbitmq.aio import (
     SendResult,
     SendStatus,
     TlsClientSettings,
+    random_queue,
 )
 from orbitmq.blocking.admin import Admin
 from orbitmq.blocking.producer import Producer
@@ -71,4 +72,5 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "TlsClientSettings",
+    "random_queue",
 ]

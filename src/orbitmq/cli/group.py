@@ -1,7 +1,10 @@
 """`orbitmq group list|create|show|reset|delete`.
 
 In: names and settings of consumer groups, and where they are to go on. Out: tables or JSON.
-Rule: deleting asks on a terminal unless --yes; in a script it does not.
+
+Rules:
+1. Deleting asks on a terminal unless --yes; in a script it does not.
+2. Of a group that broadcasts brokers know no progress, so no lag is shown: a number would alarm.
 """
 
 import argparse
@@ -13,7 +16,7 @@ from orbitmq.cli.times import HELP, span_text, time_ms, time_text
 from orbitmq.client.admin import Admin, GroupOptions
 from orbitmq.client.admin_results import GroupMembers, GroupProgress, GroupSummary, ResetResult
 from orbitmq.errors import MQError, SettingError
-from orbitmq.wire.bodies_client import MessageQueue
+from orbitmq.wire.bodies_client import MessageModel, MessageQueue
 
 EXAMPLES = """\
 examples:
@@ -120,18 +123,19 @@ async def _show(admin: Admin, screen: Screen, arguments: argparse.Namespace) -> 
     progress = await admin.progress(arguments.group, topic=arguments.topic)
     settings = await admin.group_config(arguments.group)
     differing = await _differing(admin, members)
+    is_known = members.message_model != MessageModel.BROADCASTING.name
     if screen.is_json:
         screen.value(
             {
                 "group": arguments.group,
-                "lag": progress.lag,
+                "lag": progress.lag if is_known else None,
                 "tps": progress.tps,
                 "consume_type": members.consume_type,
                 "message_model": members.message_model,
                 "clients": members.clients,
                 "subscriptions": members.subscriptions,
                 "differing_clients": differing,
-                "queues": progress.queues,
+                "queues": progress.queues if is_known else [],
                 "settings": settings,
             }
         )
@@ -143,7 +147,10 @@ async def _show(admin: Admin, screen: Screen, arguments: argparse.Namespace) -> 
             screen.colour(f"these subscribe to something else than the rest: {clients}", RED)
         )
     screen.line()
-    _show_progress(screen, progress)
+    if is_known:
+        _show_progress(screen, progress)
+    else:
+        screen.line("it broadcasts: each member keeps its own offsets, so brokers know no lag")
 
 
 async def _differing(admin: Admin, members: GroupMembers) -> list[str]:

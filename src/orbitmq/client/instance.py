@@ -99,6 +99,8 @@ class Instance:
         self.ip = settings.client_ip
         self.client_id = ""
         """Both are known from `start` on."""
+        self.broker_versions: dict[str, int] = {}
+        """What brokers answered to heartbeats as, by address; see `wire.versions`."""
         self.producers: dict[str, ProducerMember] = {}
         self.consumers: dict[str, ConsumerMember] = {}
         handle = Dispatcher(handlers_of(self.consumers, self.spawn), self.registry)
@@ -238,6 +240,7 @@ class Instance:
         for address in unneeded:
             log.info("%s is in no route any more; its connection is closed", address)
             self._silent.discard(address)
+            self.broker_versions.pop(address, None)
         for address in self._gone & needed:
             log.info("%s is in a route again", address)
         self._gone = (self._gone | unneeded) - needed
@@ -275,12 +278,13 @@ class Instance:
     async def _send_heartbeat(self, address: str) -> bool:
         beat = request(RequestCode.HEART_BEAT, body=self._heartbeat_body())
         try:
-            await self.remote.ask(address, beat, timeout_s=HEARTBEAT_TIMEOUT_S)
+            answer = await self.remote.ask(address, beat, timeout_s=HEARTBEAT_TIMEOUT_S)
         except MQError as error:
             if address not in self._silent:
                 self._silent.add(address)
                 log.warning("broker %s does not take heartbeats: %s", address, error)
             return False
+        self.broker_versions[address] = answer.version
         if address in self._silent:
             self._silent.discard(address)
             log.info("broker %s takes heartbeats again", address)

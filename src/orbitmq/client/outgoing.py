@@ -98,7 +98,12 @@ def encode_text(text: str) -> bytes:
 
 
 def compressed(body: bytes, settings: ProducerSettings) -> tuple[bytes, int]:
-    """Give a body compressed as the settings say, and the sysFlag that says so."""
+    """Give a body compressed as the settings say, and the sysFlag that says so.
+
+    One that grows by it stays as it is: a body of the greatest size would be refused by brokers.
+    """
     kind = settings.compression
     packed = compress(body, kind, settings.compression_level)
+    if len(packed) >= len(body):
+        return body, 0
     return packed, COMPRESSED if kind is Compression.ZLIB else with_compression(0, kind)

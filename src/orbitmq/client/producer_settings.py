@@ -62,7 +62,8 @@ class ProducerSettings(ClientSettings, frozen=True, kw_only=True):
     """What `send_batch` puts into one request, as far as the messages can be parted."""
 
     compress_from_bytes: int = 4_096
-    """Bodies of this size and more are compressed; those of batches never are."""
+    """Bodies of this size and more are compressed, unless they grow by it; those of batches never
+    are."""
 
     compression: Compression = Compression.ZLIB
     """How. Consumers older than 5.0 understand ZLIB only."""

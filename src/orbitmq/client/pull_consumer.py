@@ -23,7 +23,12 @@ from orbitmq.client.pull_cache import PulledQueue
 from orbitmq.client.pull_member import PullMember, QueuesChanged
 from orbitmq.client.pull_settings import PullConsumerOptions, PullConsumerSettings, pull_settings
 from orbitmq.client.pulling import PULL_COUNT_MAX, FilterHook, PullResult
-from orbitmq.client.subscriptions import Selector, Subscription, selector_of
+from orbitmq.client.subscriptions import (
+    Selector,
+    Subscription,
+    selector_of,
+    subscriptions_of,
+)
 from orbitmq.errors import ClientStateError, LocalProtocolError
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.names import check_topic, retry_topic, wrap_namespace
@@ -61,7 +66,9 @@ class PullConsumer:
         """
         self._settings = pull_settings(namesrv, group, {**options})
         self._group = wrap_namespace(self._settings.namespace, group)
-        self._subscriptions: dict[str, Subscription] = {}
+        self._subscriptions: dict[str, Subscription] = subscriptions_of(
+            self._settings.subscriptions, self._settings.namespace, 1
+        )
         self._filter_hooks: list[FilterHook] = []
         self._member: PullMember | None = None
         self._is_started = self._is_closed = False

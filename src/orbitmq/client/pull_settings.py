@@ -10,6 +10,7 @@ Rules:
    in a file that is named after it, and would be lost with a new name at each start.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -25,12 +26,14 @@ from orbitmq.client.consumer_settings import (
 from orbitmq.client.offset_stores import OffsetStore
 from orbitmq.client.settings import ClientOptions, ClientSettings, settings_from
 from orbitmq.client.strategies import AllocateStrategy, Averagely
+from orbitmq.client.subscriptions import Selector
 from orbitmq.wire.bodies_client import ConsumeFromWhere, MessageModel
 
 
 class PullConsumerOptions(ClientOptions, total=False):
     """Keyword arguments of PullConsumer; PullConsumerSettings says what they mean."""
 
+    subscriptions: Mapping[str, Selector | str] | None
     message_model: MessageModel
     from_where: ConsumeFromWhere
     from_time_s: float | None
@@ -57,6 +60,9 @@ class PullConsumerSettings(ClientSettings, frozen=True, kw_only=True):
     group: str = ""
     """The consumer group: its members share the queues of their topics, and its offsets are kept
     under this name."""
+
+    subscriptions: Mapping[str, Selector | str] | None = None
+    """What to consume, as a map from topic to selector; `subscribe` adds to it."""
 
     message_model: MessageModel = MessageModel.CLUSTERING
     """CLUSTERING: each message goes to one member of the group. BROADCASTING: each member gets all

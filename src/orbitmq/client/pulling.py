@@ -9,10 +9,13 @@ Rules:
    none.
 2. Messages are decompressed, compared with the subscription's tags again, seen by the filter hooks,
    and carry MIN_OFFSET and MAX_OFFSET of the queue; see `decoding`.
-3. "No messages now" is a status, not an error. Errors are those of `Remote.ask`, and a pull that
+3. An answer whose offsets lie before the one that was asked for is reported as suspicious and used
+   all the same: what it brings may have been consumed already.
+4. "No messages now" is a status, not an error. Errors are those of `Remote.ask`, and a pull that
    failed may be made again: nothing is lost by it.
 """
 
+import logging
 from collections.abc import Callable
 from enum import Enum
 from typing import TypedDict, Unpack
@@ -24,9 +27,10 @@ from orbitmq.client.instance import Instance
 from orbitmq.client.message import ReceivedMessage
 from orbitmq.client.remote import request
 from orbitmq.client.routes import MASTER_ID
+from orbitmq.client.subscription_checks import refuse_old_broker
 from orbitmq.client.subscriptions import Subscription
 from orbitmq.errors import BrokerNotFound, ConnectFailed
-from orbitmq.wire.bodies_client import MessageQueue
+from orbitmq.wire.bodies_client import TAG, MessageQueue
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.fields import read_header
@@ -38,6 +42,8 @@ from orbitmq.wire.headers_client import (
     PullMessage,
     PullMessageAnswer,
 )
+
+log = logging.getLogger(__name__)
 
 PULL_COUNT_MAX = 32
 PULL_TIMEOUT_S = 30.0
@@ -131,12 +137,13 @@ class Puller:
 
         Raises RequestFailed when the broker refuses, ConnectFailed, RequestTimeout or
         ConnectionClosed when it does not answer, BrokerNotFound or RouteNotFound when nobody knows
-        where it is.
+        where it is, LocalProtocolError for SQL at a broker older than 4.1.0.
         """
         status, answer, found = await self._ask(queue, subscription, offset, options)
         result = PullResult(status, found.next_begin_offset, found.min_offset, found.max_offset)
         if status is PullStatus.FOUND:
             result.messages = self._messages(queue, subscription, answer.body, found)
+            _report_old(queue, offset, result)
         return result
 
     async def pull_raw(
@@ -155,6 +162,8 @@ class Puller:
         self, queue: MessageQueue, subscription: Subscription, offset: int, options: PullOptions
     ) -> tuple[PullStatus, Command, PullMessageAnswer]:
         broker_id, address = await self._member(queue)
+        if subscription.selector.kind != TAG:
+            refuse_old_broker(self._instance, address, queue.broker_name, subscription)
         header = self._header(queue, subscription, offset, options)
         if broker_id != MASTER_ID and header.sys_flag & PULL_COMMITS:
             header = msgspec.structs.replace(header, sys_flag=header.sys_flag & ~PULL_COMMITS)
@@ -233,3 +242,16 @@ class Puller:
         for hook in self.filter_hooks:
             messages = hook(messages, queue)
         return messages
+
+
+def _report_old(queue: MessageQueue, offset: int, result: PullResult) -> None:
+    """Warn of an answer that goes back (rule 3)."""
+    first = result.messages[0].queue_offset if result.messages else offset
+    if first < offset or result.next_offset < offset:
+        log.warning(
+            "a suspicious answer of %s: offset %d was asked for, it begins at %d and goes on at %d",
+            queue,
+            offset,
+            first,
+            result.next_offset,
+        )

@@ -22,7 +22,12 @@ from orbitmq.client.message import ReceivedMessage
 from orbitmq.client.pulling import FilterHook
 from orbitmq.client.push_running import RunningPush
 from orbitmq.client.push_settings import PushConsumerOptions, PushConsumerSettings, push_settings
-from orbitmq.client.subscriptions import Selector, Subscription, selector_of
+from orbitmq.client.subscriptions import (
+    Selector,
+    Subscription,
+    selector_of,
+    subscriptions_of,
+)
 from orbitmq.errors import ClientStateError
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.names import check_topic, retry_topic, wrap_namespace
@@ -74,7 +79,9 @@ class PushConsumer:
         self.filter_hooks: list[FilterHook] = []
         """Each sees the messages of a pull and gives those that stay; set them before the start."""
         self._handler = handler
-        self._subscriptions: dict[str, Subscription] = {}
+        self._subscriptions: dict[str, Subscription] = subscriptions_of(
+            self.settings.subscriptions, self.settings.namespace, SystemClock().wall_ms()
+        )
         self._running: RunningPush | None = None
         self._state = NEW
 

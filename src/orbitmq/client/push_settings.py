@@ -10,6 +10,7 @@ Rules:
    in a file that is named after it, and would be lost with a new name at each start.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ from orbitmq.client.consumer_settings import (
 from orbitmq.client.offset_stores import OffsetStore
 from orbitmq.client.settings import ClientOptions, ClientSettings, settings_from
 from orbitmq.client.strategies import AllocateStrategy, Averagely
+from orbitmq.client.subscriptions import Selector
 from orbitmq.wire.bodies_client import ConsumeFromWhere, MessageModel
 
 RECONSUME_TIMES_MAX = 16
@@ -35,6 +37,7 @@ ORDERLY_RECONSUME_TIMES_MAX = 2**31 - 1
 class PushConsumerOptions(ClientOptions, total=False):
     """Keyword arguments of PushConsumer; PushConsumerSettings says what they mean."""
 
+    subscriptions: Mapping[str, Selector | str] | None
     message_model: MessageModel
     is_orderly: bool
     from_where: ConsumeFromWhere
@@ -66,6 +69,9 @@ class PushConsumerSettings(ClientSettings, frozen=True, kw_only=True):
 
     group: str = ""
     """The consumer group: its members share the queues of their topics."""
+
+    subscriptions: Mapping[str, Selector | str] | None = None
+    """What to consume, as a map from topic to selector; `subscribe` adds to it."""
 
     message_model: MessageModel = MessageModel.CLUSTERING
     """CLUSTERING: each message goes to one member of the group. BROADCASTING: each member gets all

@@ -18,12 +18,13 @@ import msgspec
 from orbitmq.client.message import Message
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.java import string_hash
-from orbitmq.world.chance import Chance
+from orbitmq.world.chance import Chance, SystemChance
 
 QueueSelector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 """A program's own choice: the topic's queues and the message in, one of the queues out."""
 
 START_RANGE = 2**31
+_CHANCE = SystemChance()
 
 AVOIDED_S = (
     (15.0, 600.0),
@@ -51,6 +52,11 @@ def key_hash(key: str | int) -> int:
 def queue_of_key(queues: Sequence[MessageQueue], key: str | int) -> MessageQueue:
     """Give the queue of a key; the same for as long as the queues are the same."""
     return queues[abs(key_hash(key)) % len(queues)]
+
+
+def random_queue(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:
+    """Choose any queue: `send(message, selector=random_queue)`, as SelectMessageQueueByRandom."""
+    return queues[_CHANCE.below(len(queues))]
 
 
 class Turns:

@@ -10,6 +10,8 @@ Rules:
    taken. A member that does not find itself in the list keeps what it has and says so to brokers.
 3. A queue of an orderly consumer is taken with its lock or not at all, and given away when no
    handler is at it. While it is on its way it is in `leaving` and is not taken again.
+   A lock that was lost is begun again at the stored offset; a warning says which messages come
+   again then.
 4. A change renews the subscription's version and is told to brokers at once.
 """
 
@@ -76,6 +78,8 @@ class Rebalancing:
         self._clock = instance.clock
         self._wanted = asyncio.Event()
         self._troubled: set[str] = set()
+        self._unlocked: dict[MessageQueue, int] = {}
+        """How far we were in queues whose lock was lost."""
         self._from_ms = from_ms(settings.from_time_s, instance.clock.wall_ms())
         self._releases: set[asyncio.Task[None]] = set()
         self._is_closed = False
@@ -193,6 +197,7 @@ class Rebalancing:
             return False
         if self._is_closed or queue.topic not in self._subscriptions or queue in self.table:
             return False
+        self._warn_behind(queue, offset)
         process_queue = ProcessQueue(queue, offset, asked_s)
         if self.locks is not None:
             process_queue.locked_s = asked_s
@@ -200,6 +205,17 @@ class Rebalancing:
         self.table[queue] = process_queue
         self.begin(process_queue)
         return True
+
+    def _warn_behind(self, queue: MessageQueue, offset: int) -> None:
+        known = self._unlocked.pop(queue, offset)
+        if offset < known:
+            log.warning(
+                "%s begins again at %d, the stored offset, behind %d where this member was when it "
+                "lost the lock: what lies between comes again",
+                queue,
+                offset,
+                known,
+            )
 
     # --- giving away ---
 
@@ -295,6 +311,8 @@ class Rebalancing:
             # Somebody else may have consumed meanwhile: begin again from the stored offset.
             log.warning("the lock of %s was lost", process_queue.queue)
             process_queue.locked_until_s = None
+            if process_queue.progress is not None:
+                self._unlocked[process_queue.queue] = process_queue.progress
             if self.table.get(process_queue.queue) is process_queue:
                 self._drop(process_queue)
                 self.dropped()

@@ -262,6 +262,10 @@ class Routes:
         before = self._routes.pop(route.topic, None)
         self._routes[route.topic] = route  # the newest is the last one (rule 4)
         if before != route:
+            if before is not None:
+                log.info(
+                    "the route of topic %s has changed: %s", route.topic, _change(before, route)
+                )
             for changed in list(self._watchers):
                 changed(route.topic)
         return route
@@ -330,6 +334,20 @@ def _ordered_queues(topic: str, data: TopicRoute) -> tuple[MessageQueue, ...] | 
         if broker_name and count.isascii() and count.isdigit():
             queues += (MessageQueue(topic, broker_name, queue_id) for queue_id in range(int(count)))
     return tuple(queues)
+
+
+def _change(before: Route, after: Route) -> str:
+    return f"from {_shown(before)} to {_shown(after)}"
+
+
+def _shown(route: Route) -> str:
+    """Give a route's brokers in a few words: `a at 10.0.0.1:10911 (read 4, write 4, perm 6)`."""
+    shown = [
+        f"{queues.broker_name} at {', '.join(route.addresses(queues.broker_name).values()) or '-'} "
+        f"(read {queues.read_queue_count}, write {queues.write_queue_count}, perm {queues.perm})"
+        for queues in _sorted(route.data)
+    ]
+    return "; ".join(shown) or "no broker"
 
 
 def _member(route: Route | None, broker_name: str, broker_id: int, *, is_exact: bool) -> str | None:

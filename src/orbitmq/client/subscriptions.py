@@ -10,12 +10,15 @@ Rules:
    the heartbeat it knows (code 25), so a change needs a heartbeat first.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from orbitmq.client.message import ReceivedMessage
 from orbitmq.errors import LocalProtocolError, RemoteProtocolError
 from orbitmq.wire.bodies_client import SQL92, TAG, SubscriptionData
 from orbitmq.wire.expression import ALL, OTHER_CHARS_MAX, TagFilter, tag_code
+from orbitmq.wire.names import check_topic, wrap_namespace
 
 KINDS = (TAG, SQL92)
 
@@ -115,6 +118,21 @@ class Subscription:
     def accepts(self, message: ReceivedMessage) -> bool:
         """Whether a message passes, by its tag itself."""
         return not self._tags or message.tag in self._tags
+
+
+def subscriptions_of(
+    wanted: Mapping[str, Selector | str] | None, namespace: str, version: int
+) -> dict[str, Subscription]:
+    """Give the subscriptions of a map from topic to selector, by their full names.
+
+    Raises LocalProtocolError for a topic or an expression that cannot be.
+    """
+    found: dict[str, Subscription] = {}
+    for topic, selector in (wanted or {}).items():
+        check_topic(topic)
+        full = wrap_namespace(namespace, topic)
+        found[full] = Subscription(full, selector_of(selector), version)
+    return found
 
 
 def _tags_of(selector: Selector) -> frozenset[str]:
