@@ -14,7 +14,7 @@ from orbitmq.testing import EmbeddedBroker
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 COUNT = 1000
-LIMIT_S = 60
+LIMIT_S = 120
 NOBODY = "127.0.0.1:1"
 
 
