@@ -45,6 +45,7 @@ WORDS_MAX = 64
 _UNIQ_MARK = (UNIQ_KEY + NAME_END).encode()
 _KEYS_MARK = (KEYS + NAME_END).encode()
 _MARK_SIZE = len(_UNIQ_MARK)
+_KEYS_MARK_SIZE = len(_KEYS_MARK)
 _NEXT_KEYS = (ENTRY_END + KEYS + NAME_END).encode()
 _NEXT_KEYS_SIZE = len(_NEXT_KEYS)
 _NAME_END = NAME_END.encode()
@@ -202,21 +203,26 @@ def _one_word_each(texts: Sequence[bytes]) -> tuple[bytes, list[bytes]] | None:
         return None
     if _END.join(texts).count(b"KEY") != 2 * len(texts):
         return None
-    ids = _behind_marks([one[0] for one in entries], _UNIQ_MARK)
-    words = _behind_marks([one[place] for one in entries], _KEYS_MARK)
-    if ids is None or words is None or set(map(len, ids)) != {_KEY_SIZE}:
+    ids = _ids_of([one[0] for one in entries])
+    keys = [one[place] for one in entries]
+    if ids is None or not all(map(bytes.startswith, keys, repeat(_KEYS_MARK))):
         return None
-    sizes, all_ids, all_words = set(map(len, words)), b"".join(ids), b"".join(words)
+    words = [entry[_KEYS_MARK_SIZE:] for entry in keys]
+    sizes, all_words = set(map(len, words)), b"".join(words)
     is_usual = min(sizes) > 0 and max(sizes) <= _KEY_SIZE and _SEPARATOR not in all_words
-    return (all_ids, words) if is_usual and (all_ids + all_words).isascii() else None
+    return (ids, words) if is_usual and (ids + all_words).isascii() else None
 
 
-def _behind_marks(entries: Sequence[bytes], mark: bytes) -> list[bytes] | None:
-    """Give the values of entries of one name; None when one of them has another."""
-    size = len(mark)
-    if not all(map(bytes.startswith, entries, repeat(mark))):
+def _ids_of(entries: Sequence[bytes]) -> bytes | None:
+    """Give the ids of entries that are ids, back to back; None when one of them is none."""
+    if set(map(len, entries)) != {_ID_END}:
         return None
-    return [entry[size:] for entry in entries]
+    joined = b"".join(entries)
+    for place in range(_MARK_SIZE):
+        if joined[place::_ID_END] != _UNIQ_MARK[place : place + 1] * len(entries):
+            return None
+    ids = joined.replace(_UNIQ_MARK, b"")
+    return ids if len(ids) == _KEY_SIZE * len(entries) else None
 
 
 def _aligned(words: Sequence[bytes]) -> bytes:
