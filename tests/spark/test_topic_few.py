@@ -39,7 +39,8 @@ def planned(reader: TopicStreamReader) -> tuple[list[Any], list[int] | None]:
     carried = reader.getCache(start, end)
     if carried is None:
         return partitions, None
-    return partitions, numbers([row for batch in carried for row in batch.to_pylist()])
+    batches: list[Any] = list(carried)
+    return partitions, numbers([row for batch in batches for row in batch.to_pylist()])
 
 
 def test_few_rows_of_all_queues_come_along_with_the_plan(broker: EmbeddedBroker) -> None:
