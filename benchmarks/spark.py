@@ -179,6 +179,7 @@ def tables(report: SparkReport) -> list[list[str]]:
                     f"{report.late.half_ms:.0f} ms",
                 ),
                 ("newest row to sink, 99 %", f"{report.late.most_ms:.0f} ms"),
+                ("a micro-batch of Spark alone, half", f"{report.late.alone_ms:.0f} ms"),
                 ("an idle query", f"{report.idle.cores:.3f} cores"),
             ],
         ),

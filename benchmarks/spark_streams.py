@@ -6,6 +6,7 @@ In: a session and a broker. Out: milliseconds from a send to the copy's arrival,
    consumer that holds a pull on the copy takes the time.
 2. A message is sent when the one before it has come, so batches are small.
 3. An idle query is one to which nothing comes; JVM and Python processes are counted.
+4. Beside it stands what Spark alone takes for a micro-batch (spark_floor.py), in the same session.
 """
 
 import queue
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from benchmarks import spark_floor
 from benchmarks.rounds import say
 from benchmarks.spark_cpu import CpuWatch
 from benchmarks.spark_rows import jvm_pid
@@ -34,6 +36,8 @@ class Lateness:
     count: int
     half_ms: float
     most_ms: float
+    alone_ms: float = 0.0
+    """What a micro-batch takes Spark with a source and a sink that do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +80,10 @@ def measure(
             idle = _idle(spark, idle_s)
         finally:
             query.stop()
+    say("micro-batches of Spark alone")
+    alone_ms = spark_floor.batch_ms(spark, count)
     half, most = late_s[len(late_s) // 2], late_s[int(len(late_s) * 0.99)]
-    return Lateness(count, half * 1e3, most * 1e3), idle
+    return Lateness(count, half * 1e3, most * 1e3, alone_ms), idle
 
 
 def _copying(spark: SparkSession, namesrv: str, checkpoint: str) -> StreamingQuery:

@@ -56,7 +56,7 @@ def test_messages_of_a_batch_are_stored_as_the_exact_reading_says(
     stored = stored_columns(CONTEXT, cut_of(owns), shared.encode())
     assert stored.bodies == [b"x"] * len(texts)
     whole = [(text.rstrip("\x02") + "\x02" + shared).lstrip("\x02") for text in texts]
-    assert [text.decode() for text in stored.properties] == [
+    assert [(text + stored.ending).decode() for text in stored.properties] == [
         closed(without_cluster(text)) + CLUSTER for text in whole
     ]
     assert stored.tags_codes == [tag_code(parse_properties(text).get("TAGS", "")) for text in whole]

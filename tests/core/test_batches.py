@@ -56,7 +56,8 @@ def test_a_batch_is_staged_as_its_messages_would_be_one_by_one(
         append(one, queue, origin, (flag, 1, 5, 2, 0, code), body, properties)
         for body, properties, flag, code in messages
     ]
-    columns = BatchColumns(*map(list, zip(*messages, strict=True)))
+    bodies, texts, flags, codes = map(list, zip(*messages, strict=True))
+    columns = BatchColumns(bodies, texts, flags, codes)
     assert append_batch(many, twin, origin, BatchStamp(1, 5, 2), columns) == offsets
     assert many.staged == one.staged
     assert (many.end_offset, many.staged_count) == (one.end_offset, one.staged_count)
@@ -64,6 +65,27 @@ def test_a_batch_is_staged_as_its_messages_would_be_one_by_one(
     assert twin.entries == queue.entries
     assert (twin.next_offset, twin.put_bytes) == (queue.next_offset, queue.put_bytes)
     assert rows(many) == rows(one)
+
+
+@given(MESSAGES, st.sampled_from([CLOSED, b"\x02KEYS\x01b" + CLOSED, b"S\x01x", b""]))
+@example([(b"a", ID, 0, 1), (b"b", ID + b"\x02KEYS\x01a", 1, 2)], CLOSED)
+@example([(b"a", ID + b"\x02KEY", 0, 1)], b"S\x01x")
+def test_an_ending_that_all_properties_share_is_stored_as_if_each_had_it(
+    messages: list[tuple[bytes, bytes, int, int]], ending: bytes
+) -> None:
+    bodies, properties, flags, codes = map(list, zip(*messages, strict=True))
+    whole, parted = LogTail(4_096, 100), LogTail(4_096, 100)
+    queue, twin = Queue("T", 3, 7), Queue("T", 3, 7)
+    each = BatchColumns(bodies, [text + ending for text in properties], flags, codes)
+    shared = BatchColumns(bodies, properties, flags, codes, ending)
+    stamp = BatchStamp(1, 5, 2)
+    assert append_batch(whole, queue, ORIGIN, stamp, each) == append_batch(
+        parted, twin, ORIGIN, stamp, shared
+    )
+    assert parted.staged == whole.staged
+    assert twin.entries == queue.entries
+    assert (twin.next_offset, twin.put_bytes) == (queue.next_offset, queue.put_bytes)
+    assert rows(parted) == rows(whole)
 
 
 def test_ids_that_are_the_only_keys_go_to_the_index_by_themselves() -> None:

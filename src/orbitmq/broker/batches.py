@@ -110,18 +110,23 @@ def stored_columns(context: Context, cut: Batch, shared: bytes) -> BatchColumns:
     everything = _END.join((*cut.properties, shared))
     if needs_check(everything) or not is_text(everything):
         return _judged_one_by_one(context, cut, shared, cluster)
-    owns = [own.strip(_END) for own in cut.properties]
+    owns = cut.properties
+    is_tidy = _END + _END not in everything and not everything.startswith(_END)
+    if not is_tidy:  # one of them is empty, or has a separator around it
+        owns = [own.strip(_END) for own in owns]
+    stored, ending = owns, _END + _joined(shared.rstrip(_END), cluster)
     if _CLUSTER in everything:  # messages that were consumed elsewhere, and sent again as they are
         texts = [own.rstrip(_END) + _END + shared for own in cut.properties]
-        stored = [_joined(_without_cluster(text), cluster) for text in texts]
-    else:
-        end, alone = _joined(shared.rstrip(_END), cluster), _joined(shared.strip(_END), cluster)
-        stored = [own + _END + end if own else alone for own in owns]
+        stored, ending = [_joined(_without_cluster(text), cluster) for text in texts], b""
+    elif not (is_tidy or all(owns)):
+        alone = _joined(shared.strip(_END), cluster)
+        stored, ending = [own + ending if own else alone for own in owns], b""
     codes = [0] * len(owns)
     if _TAGS in everything:
         codes = properties_codes([own + _END + shared for own in owns] if _TAGS in shared else owns)
-    _check_all_sizes(context, cut.bodies, stored)
-    return BatchColumns(cut.bodies, stored, cut.flags, codes)
+    columns = BatchColumns(cut.bodies, stored, cut.flags, codes, ending)
+    _check_all_sizes(context, columns)
+    return columns
 
 
 def _joined(own: bytes, cluster: bytes) -> bytes:
@@ -151,8 +156,10 @@ def _judged_one_by_one(context: Context, cut: Batch, shared: bytes, cluster: byt
     return BatchColumns(cut.bodies, stored, cut.flags, codes)
 
 
-def _check_all_sizes(context: Context, bodies: list[bytes], stored: list[bytes]) -> None:
+def _check_all_sizes(context: Context, columns: BatchColumns) -> None:
     size_max = context.core.body_size_max
-    if max(map(len, stored)) > names.PROPERTIES_SIZE_MAX or max(map(len, bodies)) > size_max:
+    bodies, stored, ending = columns.bodies, columns.properties, columns.ending
+    longest = max(map(len, stored)) + len(ending)
+    if longest > names.PROPERTIES_SIZE_MAX or max(map(len, bodies)) > size_max:
         for body, text in zip(bodies, stored, strict=True):
-            check_sizes(body, text, size_max)
+            check_sizes(body, text + ending, size_max)

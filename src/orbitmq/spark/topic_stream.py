@@ -10,6 +10,7 @@ Rules:
 4. With nothing new it waits, `longPollMs` at most, and goes on the moment there is something.
 5. Offsets that went back, or other messages before them than were read (topic_marks.py), mean that
    a topic was made again: a loss, or a start from its beginning.
+6. A batch of few messages has one task, and its rows are sent along with the plan (`topic_few`).
 """
 
 import logging
@@ -33,6 +34,7 @@ from orbitmq.spark.data_loss import lost
 from orbitmq.spark.offsets import batch_end, marks_in, nested, offsets_in, starts_in
 from orbitmq.spark.topic_bounds import Bounds
 from orbitmq.spark.topic_commits import store_progress
+from orbitmq.spark.topic_few import carrying_class, few_rows, is_few
 from orbitmq.spark.topic_held import held
 from orbitmq.spark.topic_marks import others, told_others
 from orbitmq.spark.topic_options import TopicOptions
@@ -52,10 +54,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._stream: Stream | None = None
+        self._carried: list[Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what belongs to this process (rule 2)."""
-        return {**self.__dict__, "_stream": None}
+        return {**self.__dict__, "_stream": None, "_carried": None}
 
     def _running(self) -> Stream:
         if self._stream is None:
@@ -111,6 +114,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = self._still_there(ranges_between(start, end), end)
         bounds = Bounds(cluster, options, [each.queue for each in ranges])
         ranges = held(ranges, bounds, fails=options.fail_on_data_loss)
+        if is_few(ranges, options):
+            self._carry(ranges)
+            return [TopicPartition(ranges)]
         size = record_bytes(cluster, options, ranges) if options.max_bytes_per_partition else None
         return list(planned(ranges, options, size))
 
@@ -130,6 +136,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(partition, TopicPartition):  # an empty plan is one partition of Spark's own
             yield from read_ranges(partition.ranges, self._options, self._schema)
 
+    def _carry(self, ranges: list[Range]) -> None:
+        """Read the rows of a batch now, and be of Spark's class that sends them (rule 6)."""
+        if CarryingReader is not None:
+            self._carried = few_rows(ranges, self._options, self._schema)
+            self.__class__ = CarryingReader
+
     # --- progress ---
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -141,6 +153,27 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             store_progress(self._options, offsets_in(end))
         except MQError as error:
             log.warning("the group's progress is not kept for now: %s", error)
+
+
+def _carrying_reader() -> Any:
+    """Give the class of a reader that holds the rows of the batch that is planned."""
+    spark_class = carrying_class()
+    if spark_class is None:
+        return None
+
+    def take_carried(self: Any, _start: Any, _end: Any) -> Iterator[Any] | None:
+        """Give the rows once, and be an ordinary reader again; None: a task reads them."""
+        self.__class__ = TopicStreamReader
+        rows, self._carried = self._carried, None
+        return None if rows is None else iter(rows)
+
+    body = {"getCache": take_carried, "__module__": __name__}
+    return type("CarryingReader", (TopicStreamReader, spark_class), body)
+
+
+CarryingReader = _carrying_reader()
+"""What a reader is from the moment it has planned a batch of few rows until Spark has taken them;
+None in a Spark that takes none."""
 
 
 def ranges_between(start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Range]:

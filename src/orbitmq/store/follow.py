@@ -11,6 +11,8 @@ Rules:
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import repeat
+from operator import contains
 
 from orbitmq.core import ID_END, Walked, leading_ids
 from orbitmq.wire.expression import CACHED_TAG_CHARS_MAX, tag_code
@@ -22,7 +24,9 @@ UNKNOWN_LEVEL_DELAY_MS = 1_000
 """What the original takes for a level that its table does not have."""
 
 _TAGS = TAGS.encode() + b"\x01"
+_NEXT_TAGS = b"\x02" + _TAGS
 _NAME_END = b"\x01"
+_END = b"\x02"
 _ENTRY_END = 0x02
 _LEVEL_MAX = 2**31 - 1
 _LEVEL_DIGITS_MAX = 10
@@ -69,11 +73,28 @@ def properties_code(properties: bytes) -> int:
 def properties_codes(texts: Sequence[bytes]) -> list[int]:
     """Give the codes of many properties strings; what is alike in them is looked at once.
 
-    Those of one sender begin with the message's id and are mostly alike behind it.
+    Those of one sender begin with the message's id and are mostly alike behind it, or at least
+    have a tag each, and few different ones.
     """
-    parts = [text[ID_END:] for text in texts] if leading_ids(texts) else texts
+    parts: Sequence[bytes] | None = _tag_parts(texts)
+    if parts is None:
+        parts = [text[ID_END:] for text in texts] if leading_ids(texts) else texts
     known = {part: properties_code(part) for part in set(parts)}
     return [known[part] for part in parts]
+
+
+def _tag_parts(texts: Sequence[bytes]) -> list[bytes] | None:
+    """Give of each text the entry that is its tag; None unless each has one behind another entry.
+
+    Where TAGS stands as often as there are texts, and in each of them, it is in each of them once.
+    """
+    starts = list(map(bytes.find, texts, repeat(_NEXT_TAGS)))
+    if min(starts) < 0 or _END.join(texts).count(_TAGS) != len(texts):
+        return None
+    parts = [text[start + 1 :] for text, start in zip(texts, starts, strict=True)]
+    if any(map(contains, parts, repeat(_END))):
+        parts = [part.partition(_END)[0] for part in parts]
+    return parts
 
 
 @lru_cache(maxsize=4_096)

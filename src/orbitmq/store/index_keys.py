@@ -45,8 +45,7 @@ WORDS_MAX = 64
 _UNIQ_MARK = (UNIQ_KEY + NAME_END).encode()
 _KEYS_MARK = (KEYS + NAME_END).encode()
 _MARK_SIZE = len(_UNIQ_MARK)
-_NEXT_KEYS = (ENTRY_END + KEYS + NAME_END).encode()
-_NEXT_KEYS_SIZE = len(_NEXT_KEYS)
+_KEYS_MARK_SIZE = len(_KEYS_MARK)
 _NAME_END = NAME_END.encode()
 _END = ENTRY_END.encode()
 _END_BYTE = ord(ENTRY_END)
@@ -57,6 +56,8 @@ _NO_KEY = bytes(_KEY_SIZE)
 _SEPARATOR = KEY_SEPARATOR.encode()
 _MASK = 0xFFFFFFFF
 _INT_MAX = 0x7FFFFFFF
+_INT_MIN_ABSOLUTE = 2**31
+_FIRST_WORD = struct.Struct(f"<i{_KEY_SIZE - 4}x")
 _POWERS = tuple(pow(31, exponent, 2**32) for exponent in range(_KEY_SIZE + 1))
 
 
@@ -86,71 +87,62 @@ class KeyHasher:
 
     def rows(self, messages: Sequence[Keyed]) -> list[Row]:
         """Give the rows of messages, in their order."""
-        if len(messages) <= BATCH_MAX:
-            return self._batch(messages)
         rows: list[Row] = []
         for start in range(0, len(messages), BATCH_MAX):
             rows += self._batch(messages[start : start + BATCH_MAX])
         return rows
 
     def _batch(self, messages: Sequence[Keyed]) -> list[Row]:
-        texts = [message[3] for message in messages]
+        topics, offsets, times, texts = zip(*messages, strict=True)
         ids = b"".join(texts)
         cut = None
         if _NAME_END in ids or set(map(len, texts)) != {_KEY_SIZE}:
-            words = _one_word_each(texts)
-            if words is not None:
-                return self._paired(messages, words)
+            pairs = _one_word_each(texts)
+            if pairs is not None:
+                by_id = self._row_hashes(topics, pairs[0])
+                by_word = self._row_hashes(topics, _aligned(pairs[1]), list(map(len, pairs[1])))
+                hashes = chain.from_iterable(zip(by_id, by_word, strict=True))
+                places = chain.from_iterable(zip(offsets, offsets, strict=True))
+                twice = chain.from_iterable(zip(times, times, strict=True))
+                return list(zip(hashes, places, twice, strict=True))
             cut = _cut(texts)
             ids = b"".join(cut.ids)
         if not ids.isascii():
             return [row for message in messages for row in self._slow_rows(message)]
-        hashes = _hashes(ids)
         if cut is not None and (cut.slow or cut.words):
             self.left_out += cut.left_out
-            return self._mixed(messages, cut, hashes)
-        power = _POWERS[_KEY_SIZE]
-        parts = {topic: self._topic_hash(topic) * power for topic in {one[0] for one in messages}}
-        return [
-            # As _absolute does it: a call costs as much as all the rest.
-            (
-                value if (value := (parts[topic] + key) & _MASK) <= _INT_MAX else -value & _INT_MAX,
-                log_offset,
-                store_ms,
-            )
-            for (topic, log_offset, store_ms, _), key in zip(messages, hashes, strict=True)
-        ]
+            return self._mixed(messages, cut, _hashes(ids))
+        return list(zip(self._row_hashes(topics, ids), offsets, times, strict=True))
 
-    def _paired(self, messages: Sequence[Keyed], words: Sequence[bytes]) -> list[Row]:
-        """Give the rows of messages that have an id at their beginning and one word each."""
-        ids = _hashes(b"".join([message[3][_MARK_SIZE:_ID_END] for message in messages]))
-        of_words = _hashes(b"".join([word.rjust(_KEY_SIZE, b"\0") for word in words]))
-        topics = {topic: self._topic_hash(topic) for topic in {one[0] for one in messages}}
-        power = _POWERS[_KEY_SIZE]
-        by_id = [
-            # As _absolute does it, here and below: see _batch.
-            (
-                value
-                if (value := (topics[topic] * power + key) & _MASK) <= _INT_MAX
-                else -value & _INT_MAX,
-                log_offset,
-                store_ms,
-            )
-            for (topic, log_offset, store_ms, _), key in zip(messages, ids, strict=True)
-        ]
-        by_word = [
-            (
-                value
-                if (value := (topics[topic] * _POWERS[size] + key) & _MASK) <= _INT_MAX
-                else -value & _INT_MAX,
-                log_offset,
-                store_ms,
-            )
-            for (topic, log_offset, store_ms, _), key, size in zip(
-                messages, of_words, map(len, words), strict=True
-            )
-        ]
-        return list(chain.from_iterable(zip(by_id, by_word, strict=True)))
+    def _row_hashes(
+        self, topics: Sequence[str], texts: bytes, sizes: Sequence[int] | None = None
+    ) -> Sequence[int]:
+        """Give the hashes of keys of these topics as the index has them.
+
+        The keys are texts of 32 characters, or of these sizes with zeros in front.
+        """
+        value = _hashed(texts) + int.from_bytes(self._topic_parts(topics, sizes), "little")
+        # A sum of two hashes stays in the room of its key: 32 bytes.
+        found = list(map(abs, _first_words(value, len(texts))))
+        if _INT_MIN_ABSOLUTE in found:
+            found = [0 if each == _INT_MIN_ABSOLUTE else each for each in found]
+        return found
+
+    def _topic_parts(self, topics: Sequence[str], sizes: Sequence[int] | None) -> bytes:
+        """Give what the topics add to the hashes of keys of these sizes."""
+        topic, size_set = topics[0], set(sizes or (_KEY_SIZE,))
+        if set(topics) != {topic}:
+            pairs = zip(topics, sizes or repeat(_KEY_SIZE), strict=False)
+            return b"".join([self._topic_block(*pair) for pair in pairs])
+        blocks = {size: self._topic_block(topic, size) for size in size_set}
+        if sizes is None or len(blocks) == 1:
+            return blocks.popitem()[1] * len(topics)
+        return b"".join(map(blocks.__getitem__, sizes))
+
+    def _topic_block(self, topic: str, size: int) -> bytes:
+        """Give what a topic adds to the hash of a key of this size, in the room of a key."""
+        part = self._topic_hash(topic) * _POWERS[size] & _MASK
+        return part.to_bytes(_KEY_SIZE, "little")
 
     def _mixed(self, messages: Sequence[Keyed], cut: _Cut, hashes: Sequence[int]) -> list[Row]:
         """Give the rows of messages of which some have KEYS and some need care."""
@@ -173,7 +165,7 @@ class KeyHasher:
         found: dict[int, list[int]] = {}
         for start in range(0, len(words), BATCH_MAX):
             batch = words[start : start + BATCH_MAX]
-            hashes = _hashes(b"".join([word.rjust(_KEY_SIZE, b"\0") for _, word in batch]))
+            hashes = _hashes(_aligned([word for _, word in batch]))
             for (number, word), value in zip(batch, hashes, strict=True):
                 topic_part = self._topic_hash(messages[number][0]) * _POWERS[len(word)]
                 found.setdefault(number, []).append(_absolute(topic_part + value))
@@ -198,30 +190,42 @@ def _is_id(text: bytes) -> bool:
     return len(text) == _KEY_SIZE and _NAME_END not in text
 
 
-def _one_word_each(texts: Sequence[bytes]) -> list[bytes] | None:
-    """Give the one word of each message's KEYS; None when one of them is any different.
+def _one_word_each(texts: Sequence[bytes]) -> tuple[bytes, list[bytes]] | None:
+    """Give all ids, and the one word of each message's KEYS; None when one is any different.
 
-    Each begins with its id and has KEY twice: in that name, and in KEYS at the start of an entry.
+    All have as many entries: first the id, at the same place KEYS, and KEY in no other.
     """
-    if (
-        set(map(bytes.count, texts, repeat(b"KEY"))) != {2}
-        or not all(map(bytes.startswith, texts, repeat(_UNIQ_MARK)))
-        or set(map(bytes.find, texts, repeat(_END), repeat(_MARK_SIZE))) != {_ID_END}
-    ):
+    entries = list(map(bytes.split, texts, repeat(_END)))
+    place = next((at for at, one in enumerate(entries[0]) if one.startswith(_KEYS_MARK)), 0)
+    if not place or len(set(map(len, entries))) > 1:
         return None
-    starts = [at + _NEXT_KEYS_SIZE for at in map(bytes.find, texts, repeat(_NEXT_KEYS))]
-    ends = list(map(bytes.find, texts, repeat(_END), starts))
-    if min(starts) < _ID_END or min(ends) < 0:
+    if _END.join(texts).count(b"KEY") != 2 * len(texts):
         return None
-    words = [text[start:end] for text, start, end in zip(texts, starts, ends, strict=True)]
-    sizes = set(map(len, words))
-    all_words = b"".join(words)
+    ids = _ids_of([one[0] for one in entries])
+    keys = [one[place] for one in entries]
+    if ids is None or not all(map(bytes.startswith, keys, repeat(_KEYS_MARK))):
+        return None
+    words = [entry[_KEYS_MARK_SIZE:] for entry in keys]
+    sizes, all_words = set(map(len, words)), b"".join(words)
     is_usual = min(sizes) > 0 and max(sizes) <= _KEY_SIZE and _SEPARATOR not in all_words
-    return words if is_usual and all_words.isascii() and _are_ascii_ids(texts) else None
+    return (ids, words) if is_usual and (ids + all_words).isascii() else None
 
 
-def _are_ascii_ids(texts: Sequence[bytes]) -> bool:
-    return b"".join([text[_MARK_SIZE:_ID_END] for text in texts]).isascii()
+def _ids_of(entries: Sequence[bytes]) -> bytes | None:
+    """Give the ids of entries that are ids, back to back; None when one of them is none."""
+    if set(map(len, entries)) != {_ID_END}:
+        return None
+    joined = b"".join(entries)
+    for place in range(_MARK_SIZE):
+        if joined[place::_ID_END] != _UNIQ_MARK[place : place + 1] * len(entries):
+            return None
+    ids = joined.replace(_UNIQ_MARK, b"")
+    return ids if len(ids) == _KEY_SIZE * len(entries) else None
+
+
+def _aligned(words: Sequence[bytes]) -> bytes:
+    """Give words with zeros in front, 32 characters each, back to back."""
+    return b"".join(map(bytes.rjust, words, repeat(_KEY_SIZE), repeat(b"\0")))
 
 
 def _cut(texts: Sequence[bytes]) -> _Cut:
@@ -287,7 +291,12 @@ _EIGHTS, _SIXTEENS = _every(4, 16), _every(4, 32)
 
 
 def _hashes(texts: bytes) -> Sequence[int]:
-    """Give the hashes, not wrapped, of ASCII texts of 32 characters that lie back to back.
+    """Give the hashes of ASCII texts of 32 characters that lie back to back, as ints of Java's."""
+    return _first_words(_hashed(texts), len(texts))
+
+
+def _hashed(texts: bytes) -> int:
+    """Give the same hashes, not wrapped, in one number.
 
     All in one number: from neighbouring hashes of n characters each follow those of 2n, for the
     whole batch with a few operations on one number of 16 KB; Python handles that far faster than
@@ -300,8 +309,12 @@ def _hashes(texts: bytes) -> Sequence[int]:
     value = (value & _FOURS) * 31**4 + (value >> 32 & _FOURS)
     # From here on a hash may be longer than its 32 bits: of the parts, only these count.
     value = (value & _EIGHTS) * _POWERS[8] + (value >> 64 & _EIGHTS)
-    value = (value & _SIXTEENS) * _POWERS[16] + (value >> 128 & _SIXTEENS)
-    return struct.unpack("<" + "Q24x" * (len(texts) // 32), value.to_bytes(len(texts), "little"))
+    return (value & _SIXTEENS) * _POWERS[16] + (value >> 128 & _SIXTEENS)
+
+
+def _first_words(value: int, size: int) -> Sequence[int]:
+    """Give the lowest 32 bits of every 32 bytes of a number of `size` bytes, signed."""
+    return [each for (each,) in _FIRST_WORD.iter_unpack(value.to_bytes(size, "little"))]
 
 
 def waiting_keys(text: bytes) -> list[str]:

@@ -12,6 +12,7 @@ Rules:
    never stored as something else.
 """
 
+import struct
 from typing import NamedTuple
 
 from orbitmq.broker.batches import store_batch
@@ -37,6 +38,8 @@ from orbitmq.wire.fields import write_header
 from orbitmq.wire.headers_client import SendMessage, SendMessageAnswer, read_send
 from orbitmq.wire.properties import parse_properties
 from orbitmq.wire.sysflag import SENDER_BITS
+
+_OFFSET_SIZE = 8
 
 
 class _Stored(NamedTuple):
@@ -68,9 +71,8 @@ def _send(
     else:
         target = retry_target(context, request, header, target)
         stored = _store_one(context, request, header, (target, connection))
-    one_id = context.core.store_id.decode() + "%016X"
     answer = SendMessageAnswer(
-        msg_id=",".join([one_id] * len(stored.log_offsets)) % tuple(stored.log_offsets),
+        msg_id=_message_ids(context.core.store_id.decode(), stored.log_offsets),
         queue_id=target.queue_id,
         queue_offset=stored.queue_offset,
         region_id=context.region,
@@ -83,6 +85,12 @@ def _send(
         waits_for_sync=parse_properties(header.properties).get(names.WAIT) != "false",
     )
     return None
+
+
+def _message_ids(store_id: str, log_offsets: list[int]) -> str:
+    """Give the ids of messages: where the store is, and 16 hexadecimal digits of the log offset."""
+    digits = struct.pack(f">{len(log_offsets)}q", *log_offsets).hex(",", _OFFSET_SIZE).upper()
+    return store_id + digits.replace(",", "," + store_id)
 
 
 def _is_batch(request: Command) -> bool:
