@@ -1,8 +1,9 @@
 """The system under test: OrbitMQ as a process of its own, or an original in its place.
 
 In: the environment variable ORBITMQ_JUDGE, or a version. Unset, the tests judge OrbitMQ;
-`original-4.9.7` or `original-5.5.0` starts that original instead, which proves that the judge itself
-is right: a test that an original fails is a wrong test. Out: addresses, for the length of a block.
+`original-4.9.7` or `original-5.5.0` starts that original instead, which proves that the judge
+itself is right: a test that an original fails is a wrong test. Out: addresses, for the length of a
+block.
 """
 
 from __future__ import annotations
