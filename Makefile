@@ -82,7 +82,7 @@ bench-spark: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.spark
 
 compat: $(VENV)/.dev
-	$(BIN)/python -m pytest -m compat tests/foreign
+	$(BIN)/python -m pytest -m compat tests/foreign tests/spark
 
 fuzz: $(VENV)/.dev
 	ORBITMQ_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest tests/fuzz --timeout 3600

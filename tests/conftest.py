@@ -1,4 +1,4 @@
-"""Fixtures for all tests: the system under test, started once, and fresh names."""
+"""For all tests: the system under test, started once, fresh names, and who runs what when."""
 
 import itertools
 import os
@@ -6,15 +6,36 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from tests.foreign.judged import System, system_under_test
+from tests.spread import piece_of, rank_of
 
 # No deadline: a busy machine makes an example slow, not wrong. pytest's own limit ends what hangs.
 settings.register_profile("orbitmq", deadline=None)
 settings.load_profile("orbitmq")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what takes minutes first (tests/spread.py)."""
+    items.sort(key=lambda item: rank_of(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give workers whole pieces, in this order; xdist would begin with the most tests."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    config.option.loadscopereorder = False
+    scheduler = LoadFileScheduling(config, log)
+    scheduler._split_scope = piece_of
+    return scheduler
 
 
 @pytest.fixture(scope="session")

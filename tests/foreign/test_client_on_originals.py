@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.foreign.judged import VERSIONS
 from tests.foreign.peers import require_tool
 
 ROOT = Path(__file__).parents[2]
-VERSIONS = ("4.9.7", "5.5.0")
-WORKERS = "3"
+WORKERS = "2"
+"""Each starts an original of its own."""
 LIMIT_S = 1200
 
 pytestmark = [

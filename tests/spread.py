@@ -1,0 +1,38 @@
+"""How the tests are spread over workers: which files share one, and which begin first.
+
+In: a test's id. Out: the name of the piece of work that it belongs to, and the piece's rank. Rules:
+
+1. A file is one piece: what it starts is started once.
+2. The compatibility programs of all clients are one piece: they are played on the same two systems,
+   and both files of the Java client look at the same runs.
+3. Pieces that take long begin first, longest first. Otherwise the run ends with one worker at
+   work on the last of them and nothing for the others to do.
+"""
+
+COMPAT = "tests/foreign/test_compat_"
+
+LONG = (
+    "tests/foreign/test_client_on_originals.py",
+    COMPAT,
+    "tests/foreign/test_store_originals.py",
+    "tests/foreign/test_examples.py",
+    "tests/foreign/test_namesrv_originals.py",
+    "tests/foreign/test_mqadmin_topics.py",
+    "tests/foreign/test_mqadmin_consumers.py",
+    "tests/foreign/test_full_size_log.py",
+    "tests/client/test_push_retry.py",
+    "tests/client/test_push_java.py",
+)
+"""Pieces that take a minute or more, in the order in which they begin."""
+
+
+def piece_of(test_id: str) -> str:
+    """Give the piece of work that a test belongs to."""
+    file = test_id.partition("::")[0]
+    return COMPAT if file.startswith(COMPAT) else file
+
+
+def rank_of(test_id: str) -> int:
+    """Give a number that is smaller for what begins earlier."""
+    piece = piece_of(test_id)
+    return LONG.index(piece) if piece in LONG else len(LONG)
