@@ -114,7 +114,8 @@ def test_questions_about_offsets_are_asked_again_as_often_as_asked_for() -> None
             "fetchOffset.retryIntervalMs": "30",
         }
         assert numbers(read_batch(broker, **once)) == [0, 1, 2]
-        hasty, options = options_of(broker, **once), options_of(broker, **often)
+        hasty = options_of(broker, is_stream=False, **once)
+        options = options_of(broker, is_stream=False, **often)
         queues = cluster_of(options).queues("asked")
         broker.kill()
         with pytest.raises(QueueFailed, match="does not tell its end"):
