@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.names import is_system_topic
 from orbitmq.world.clock import SystemClock
 from tests.foreign.judged import System, judged_original
+from tests.reliability.processes import wait_until
 from tests.spark.sinking import plan, run_task
 from tests.spark.topics import COLUMNS, numbers, rows_of
 
@@ -44,6 +46,8 @@ def make(system: System, topic: str, count: int = 2) -> list[MessageQueue]:
 
 
 def send(system: System, queues: list[MessageQueue], sent: range) -> None:
+    """Send messages; returns when they can be read: originals fill their queues a little later."""
+    ends: dict[MessageQueue, int] = {}
     with Producer(namesrv=system.namesrv, group="filler") as producer:
         for number in sent:
             message = Message(
@@ -52,7 +56,15 @@ def send(system: System, queues: list[MessageQueue], sent: range) -> None:
                 tag=f"t{number % 3}",
                 properties={"price": str(number)},
             )
-            producer.send(message, timeout=20, queue=queues[number % len(queues)])
+            done = producer.send(message, timeout=20, queue=queues[number % len(queues)])
+            ends[done.queue] = done.queue_offset + 1
+    with Admin(system.namesrv) as admin:
+        for queue, end in ends.items():
+            wait_until(partial(_reaches, admin, queue, end), UNTIL_S)
+
+
+def _reaches(admin: Admin, queue: MessageQueue, end: int) -> bool:
+    return admin.max_offset(queue) >= end
 
 
 def read(system: System, schema: Any = COLUMNS, **given: str) -> list[Any]:
@@ -69,6 +81,17 @@ def stream(system: System, **given: str) -> TopicStreamReader:
 def step(reader: TopicStreamReader, at: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
     end = reader.latestOffset(at, reader.getDefaultReadLimit())
     return end, numbers(rows_of(reader, reader.partitions(at, end)))
+
+
+def read_on(
+    reader: TopicStreamReader, at: dict[str, Any], count: int
+) -> tuple[dict[str, Any], list[int]]:
+    """Run micro-batches until so many messages have come."""
+    seen: list[int] = []
+    while len(seen) < count:
+        at, found = step(reader, at)
+        seen += found
+    return at, sorted(seen)
 
 
 def test_a_batch_has_every_message_once_and_splits_do_not_matter(
@@ -226,11 +249,7 @@ def test_a_topic_that_has_fewer_queues_now_is_read_on(system: System, fresh_name
     at, found = step(reader, reader.initialOffset())
     assert found == list(range(8))
     send(system, make(system, topic, 2), range(8, 12))
-    seen: list[int] = []
-    while len(seen) < 4:
-        at, found = step(reader, at)
-        seen += found
-    assert sorted(seen) == [8, 9, 10, 11]
+    assert read_on(reader, at, 4)[1] == [8, 9, 10, 11]
     assert numbers(read(system, topic=topic)) == [0, 1, 4, 5, 8, 9, 10, 11]
 
 

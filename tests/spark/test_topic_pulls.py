@@ -67,7 +67,7 @@ def test_an_answer_has_no_more_bytes_than_asked_for(
 ) -> None:
     sizes = {}
     for given in ({}, {"pullMaxBytes": "4200"}):
-        options = options_of(broker, topic="mixed", **given)
+        options = options_of(broker, is_stream=False, topic="mixed", **given)
         cluster = cluster_of(options)
         sizes[len(given)] = len(cluster.wait(QueuePulls(cluster, options, mixed).pull(0, 32)).body)
     assert sizes[1] <= 4_200 < sizes[0]
