@@ -13,6 +13,7 @@ from orbitmq.arrow.columns import arrow_schema
 from orbitmq.spark.log_options import log_options
 from orbitmq.spark.log_source import LogReader
 from orbitmq.spark.log_stream import LogStreamReader
+from tests.foreign.asking import await_claim
 from tests.foreign.peers import original_broker, require_tool
 
 TOPIC = "LiveLog"
@@ -50,6 +51,15 @@ class Writer(threading.Thread):
                 self.sent += TOGETHER
 
 
+def kept_in(store: Path) -> dict[str, str]:
+    """Settings of a broker that keeps its files there, and small ones."""
+    return {
+        "storePathRootDir": str(store),
+        "storePathCommitLog": str(store / "commitlog"),
+        "mappedFileSizeCommitLog": "262144",
+    }
+
+
 def message(number: int) -> Message:
     body = f"{number} ".encode() * (1 + number % 90)
     return Message(TOPIC, body, keys=[str(number)])
@@ -60,12 +70,7 @@ def live(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path,
     """The folder of an original whose log files are small, and who writes to it."""
     require_tool("mvn")
     store = tmp_path / "store"
-    settings = {
-        "storePathRootDir": str(store),
-        "storePathCommitLog": str(store / "commitlog"),
-        "mappedFileSizeCommitLog": "262144",
-    }
-    with original_broker(request.param, **settings) as original:
+    with original_broker(request.param, **kept_in(store)) as original:
         writer = Writer(original.namesrv)
         writer.start()
         yield store, writer
@@ -112,3 +117,20 @@ def test_a_folder_is_read_as_batch_and_as_stream_while_an_original_writes(
     assert sorted(batch_of(store, topic=TOPIC)) == list(range(COUNT))
     assert len(list((store / "commitlog").iterdir())) > 3
     assert reader.latestOffset(at, ALL) == at
+
+
+def test_the_disk_of_a_slave_has_the_rows_of_its_master(tmp_path: Path) -> None:
+    require_tool("mvn")
+    stores = tmp_path / "master", tmp_path / "slave"
+    leads = {"brokerRole": "ASYNC_MASTER", **kept_in(stores[0])}
+    follows = {"brokerRole": "SLAVE", "brokerId": "1", **kept_in(stores[1])}
+    with (
+        original_broker("4.9.7", **leads) as master,
+        original_broker("4.9.7", master.namesrv, **follows),
+    ):
+        with Producer(namesrv=master.namesrv, group="writer") as producer:
+            for number in range(300):
+                producer.send(message(number), timeout=30)
+        await_claim(lambda: len(batch_of(stores[1])) == 300, "the slave has all messages", 60)
+        assert batch_of(stores[1]) == batch_of(stores[0]) == list(range(300))
+        assert batch_of(stores[1], topic=TOPIC) == list(range(300))

@@ -67,7 +67,7 @@ def test_an_answer_has_no_more_bytes_than_asked_for(
 ) -> None:
     sizes = {}
     for given in ({}, {"pullMaxBytes": "4200"}):
-        options = options_of(broker, topic="mixed", **given)
+        options = options_of(broker, is_stream=False, topic="mixed", **given)
         cluster = cluster_of(options)
         sizes[len(given)] = len(cluster.wait(QueuePulls(cluster, options, mixed).pull(0, 32)).body)
     assert sizes[1] <= 4_200 < sizes[0]
@@ -114,7 +114,8 @@ def test_questions_about_offsets_are_asked_again_as_often_as_asked_for() -> None
             "fetchOffset.retryIntervalMs": "30",
         }
         assert numbers(read_batch(broker, **once)) == [0, 1, 2]
-        hasty, options = options_of(broker, **once), options_of(broker, **often)
+        hasty = options_of(broker, is_stream=False, **once)
+        options = options_of(broker, is_stream=False, **often)
         queues = cluster_of(options).queues("asked")
         broker.kill()
         with pytest.raises(QueueFailed, match="does not tell its end"):

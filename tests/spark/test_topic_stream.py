@@ -462,6 +462,9 @@ def test_progress_is_the_groups_offset_at_the_broker(broker: EmbeddedBroker) -> 
     latest = {"namesrvAddr": broker.namesrv, "topic": "tracked", "consumerGroup": "trackers"}
     commit_offsets(latest, json.dumps({**end, **nested({queues[0]: 2, queues[1]: 1})}))
     assert cluster.group_offsets("trackers", queues) == {queues[0]: 2, queues[1]: 1}
+    with Admin(broker.namesrv) as admin:
+        assert admin.progress("trackers").lag == 3
+        assert len(admin.topic_route("%RETRY%trackers").brokers) == 1
 
 
 def test_progress_is_not_told_without_a_group_of_ones_own(broker: EmbeddedBroker) -> None:
