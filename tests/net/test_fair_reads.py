@@ -7,6 +7,7 @@ import asyncio
 import socket
 import time
 from collections import Counter
+from contextlib import AsyncExitStack
 
 from orbitmq.net.connection import Connection, cut_next
 from orbitmq.net.limits import Limits
@@ -106,5 +107,37 @@ def test_a_read_full_of_slow_requests_lets_others_in_between(run: Run) -> None:
             assert handled.index("second") < 50
             one.write(encode_command(first))
             await until(lambda: len(handled) == 102)  # and it is read again
+
+    run(scenario())
+
+
+def test_peers_that_flood_share_the_time_that_one_of_them_would_get(run: Run) -> None:
+    """Symptom: a turn took 2 ms for each peer that flooded, and others waited for all of them."""
+
+    async def scenario() -> None:
+        now_s, slices = 0.0, Counter[str]()
+        took: dict[str, list[int]] = {}
+
+        def handle(request: Command, connection: Connection) -> None:
+            nonlocal now_s
+            now_s += 0.0001
+            slices[connection.peer] += 1
+
+        def read_frames(
+            connection: Connection, data: bytes, position: int
+        ) -> tuple[int, Frame | None]:
+            if not position and slices[connection.peer]:
+                took.setdefault(connection.peer, []).append(slices.pop(connection.peer))
+            return cut_next(connection, data, position)
+
+        flood = encode_command(Command(10, flag=2)) * 400
+        async with serving(handle, read_frames=read_frames) as site, AsyncExitStack() as stack:
+            clients = [await stack.enter_async_context(connected(site.port)) for _ in range(4)]
+            site.server._watch.now_s = lambda: now_s
+            for client in clients:
+                client.write(flood)
+            await until(lambda: sum(slices.values()) + sum(map(sum, took.values())) == 1600)
+        # 2 ms are 20 requests: a quarter, the one before the clock is read, and the one too many.
+        assert [max(counts[2:40]) <= 7 for counts in took.values()] == [True] * 4
 
     run(scenario())

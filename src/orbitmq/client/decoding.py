@@ -13,10 +13,9 @@ Rules:
 
 import logging
 import struct
-from functools import lru_cache
-from zlib import crc32
 
 from orbitmq.client.message import ReceivedMessage
+from orbitmq.core.checksum import crc32
 from orbitmq.errors import CorruptRecord, RemoteProtocolError
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.compression import plain_body
@@ -30,16 +29,24 @@ log = logging.getLogger(__name__)
 
 CRC_MASK = 0x7FFFFFFF
 _HOST_BITS = BORN_HOST_V6 | STORE_HOST_V6
-_HOST_CODES = {"born_ip": "8s", "born_port": "", "store_ip": "8s", "store_port": ""}
-"""Address and port of a host are read as one: whose they are is remembered."""
-_HEAD = struct.Struct(">" + "".join(_HOST_CODES.get(field.name, field.code) for field in FIELDS))
+_CODES = {"born_ip": "8s", "born_port": "", "store_ip": "8s", "store_port": "", "queue_id": "4x"}
+"""Address and port of a host are read as one: whose they are is remembered. The queue is known."""
+_HEAD = struct.Struct(">" + "".join(_CODES.get(field.name, field.code) for field in FIELDS))
 _PROPERTIES_SIZE = struct.Struct(">h")
 _RETRY_TOPIC = RETRY_TOPIC.encode()
 
 
-@lru_cache(maxsize=4096)
+HOSTS_MAX = 4_096
+_hosts: dict[bytes, Host] = {}
+"""Of hosts that were seen; a look costs less than half of a call."""
+
+
 def _host(packed: bytes) -> Host:
-    return Host(unpack_ip(packed[:4]), int.from_bytes(packed[4:], "big", signed=True))
+    if len(_hosts) >= HOSTS_MAX:
+        _hosts.clear()
+    host = Host(unpack_ip(packed[:4]), int.from_bytes(packed[4:], "big", signed=True))
+    _hosts[packed] = host
+    return host
 
 
 class Decoder:
@@ -79,7 +86,6 @@ class Decoder:
             size,
             magic,
             crc,
-            _queue_id,
             flag,
             queue_offset,
             log_offset,
@@ -117,9 +123,9 @@ class Decoder:
             queue_offset=queue_offset,
             log_offset=log_offset,
             born_ms=born_ms,
-            born_host=_host(born_host),
+            born_host=_hosts.get(born_host) or _host(born_host),
             store_ms=store_ms,
-            store_host=_host(store_host),
+            store_host=_hosts.get(store_host) or _host(store_host),
             reconsume_times=reconsume_times,
             flag=flag,
             sys_flag=sys_flag,

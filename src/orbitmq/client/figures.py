@@ -51,16 +51,17 @@ class Figures:
 
     def consumed(self, job: Job, ok: int, failed: int) -> None:
         """Count one call of the handler."""
-        topic = job.process_queue.queue.topic
+        topic, ended_s = job.process_queue.queue.topic, job.ended_s
         row = self._newest.get(topic)
-        if row is None or job.ended_s >= row.end_s:
-            row = self._row(topic, job.ended_s)
+        if row is None or ended_s >= row.end_s:
+            row = self._row(topic, ended_s)
         row.ok += ok
-        row.failed += failed
         row.calls += 1
-        row.handler_s += job.ended_s - (job.started_s or job.ended_s)
+        row.handler_s += ended_s - (job.started_s or ended_s)
         self.consumed_count += ok
-        self.failed_count += failed
+        if failed:
+            row.failed += failed
+            self.failed_count += failed
 
     def pulled(self, topic: str, count: int, took_s: float) -> None:
         """Count one pull that found messages."""

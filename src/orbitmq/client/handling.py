@@ -13,6 +13,7 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
+from math import inf
 from typing import Any, Protocol, runtime_checkable
 
 from orbitmq.client.consume_hooks import (
@@ -31,6 +32,9 @@ from orbitmq.world.workers import Workers
 
 Handler = Callable[[ReceivedMessage], Any] | Callable[[list[ReceivedMessage]], Any]
 """A function of one ReceivedMessage, or of a list of them with `consume_batch_size` above 1."""
+
+WALL_S = 0.001
+"""The wall clock is read again after so long."""
 
 SERIES_S = 0.02
 """So long jobs of one queue are done in a thread without the loop hearing of them."""
@@ -104,14 +108,19 @@ class Calling:
         self.hooks = hooks
         self.clock = clock
         self._settings = settings
+        self._wall_ms = 0
+        self._wall_until_s = -inf
 
     def begin(self, job: Job) -> Any:
         """Note the beginning of a call; give the handler's argument."""
-        job.started_s = self.clock.monotonic_s()
-        now_ms = self.clock.wall_ms()
-        for message in job.messages:
+        job.started_s = now_s = self.clock.monotonic_s()
+        if now_s >= self._wall_until_s:  # one clock for most calls; in any thread
+            self._wall_ms = self.clock.wall_ms()
+            self._wall_until_s = now_s + WALL_S
+        messages, now_ms = job.messages, self._wall_ms
+        for message in messages:
             message.begin_consuming(now_ms)
-        return job.messages if self.is_batch else job.messages[0]
+        return messages if self.is_batch else messages[0]
 
     def context(self, job: Job) -> ConsumeContext:
         """Give what hooks see, and let them see it."""

@@ -15,25 +15,24 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 
+import msgspec
+
 from orbitmq.client.message import ReceivedMessage
 from orbitmq.wire.bodies_client import MessageQueue
 
 MIB = 1_048_576
 
 
-class Job:
+class Job(msgspec.Struct, eq=False):
     """Messages that one call of the handler gets."""
 
-    __slots__ = ("answer", "ended_s", "messages", "process_queue", "started_s")
-
-    def __init__(self, process_queue: "ProcessQueue", messages: list[ReceivedMessage]) -> None:
-        self.process_queue = process_queue
-        self.messages = messages
-        self.started_s: float | None = None
-        """When the handler began, by the loop's clock; None while it has not."""
-        self.ended_s = 0.0
-        self.answer: asyncio.Future[BaseException | None] | None = None
-        """Who waits for the outcome, if somebody does."""
+    process_queue: "ProcessQueue"
+    messages: list[ReceivedMessage]
+    started_s: float | None = None
+    """When the handler began, by the loop's clock; None while it has not."""
+    ended_s: float = 0.0
+    answer: asyncio.Future[BaseException | None] | None = None
+    """Who waits for the outcome, if somebody does."""
 
 
 class Room:

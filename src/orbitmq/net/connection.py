@@ -11,7 +11,8 @@ Rules:
 3. When it ends, owed answers are cancelled and callers get a ConnectionClosed.
 4. `ask` sends a request of our own without a task, a future or a timer; `call` is for coroutines.
 5. After `handling_s` with requests of one connection the others get their turn; it goes on in the
-   next. What a ReadFrames handles by itself is bounded by the read.
+   next. Those that go on share that time. What a ReadFrames handles by itself is bounded by the
+   read.
 """
 
 import asyncio
@@ -175,7 +176,7 @@ class Connection(Stream):
                     break
                 self.traffic.frames.value += 1
                 self._handle_frame(frame)
-                deadline_s = deadline_s or self._watch.now_s() + self.limits.handling_s
+                deadline_s = deadline_s or self._watch.handling_until_s()
                 is_over_time = self._watch.now_s() > deadline_s
                 if is_over_time or self.is_blocked():
                     break

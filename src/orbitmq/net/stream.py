@@ -333,10 +333,12 @@ class Stream(asyncio.Protocol):
         """Handle what was kept, in a later call: a transport may be in the middle of a write."""
         if not self._is_going_on and not self.is_blocked():
             self._is_going_on = True
+            self._watch.going_on += 1
             self._turn.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         self._is_going_on = False
+        self._watch.going_on -= 1
         if self.is_blocked():
             return
         self._is_halted = False

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 SWEEP_SLICE = 1_000
 """Connections looked at in one turn: a millisecond or two."""
 
+SHARES_MAX = 8
+"""Into no more parts is `handling_s` divided: to be interrupted costs a copy of what is left."""
+
 
 class Watch:
     """The shared state of one server's connections, or of one dialled connection."""
@@ -46,6 +49,8 @@ class Watch:
         self.proxies: Proxies | None = None
         """Who may say by the PROXY protocol for whom a connection is; None: nobody."""
         self.connections: set[Connection] = set()
+        self.going_on = 0
+        """How many of them wait for their next turn to go on with what was read."""
         self._timer: asyncio.Handle | None = None
         self._sweep_s = limits.sweep_s()
         self._empty: asyncio.Event = asyncio.Event()
@@ -73,6 +78,14 @@ class Watch:
         if not self.connections:
             self._empty.set()
             self._disarm()
+
+    def handling_until_s(self) -> float:
+        """Give until when one connection may go on before the others get their turn.
+
+        Those that go on share the time: many that flood must not make a turn long for the rest.
+        """
+        share = min(1 + self.going_on, SHARES_MAX)
+        return self.now_s() + self.limits.handling_s / share
 
     def held(self, delta_bytes: int) -> None:
         """Note that one connection holds more, or less, than before."""
