@@ -14,7 +14,7 @@ from orbitmq import Message, Producer
 from orbitmq.arrow.columns import arrow_schema
 from orbitmq.blocking import Admin
 from orbitmq.errors import SettingError
-from orbitmq.spark.cluster import cluster_of
+from orbitmq.spark.cluster import QueueFailed, cluster_of
 from orbitmq.spark.data_loss import DataLoss
 from orbitmq.spark.offsets import nested
 from orbitmq.spark.sink_sending import SinkFailed
@@ -71,6 +71,17 @@ def stream(system: System, **given: str) -> TopicStreamReader:
 def step(reader: TopicStreamReader, at: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
     end = reader.latestOffset(at, reader.getDefaultReadLimit())
     return end, numbers(rows_of(reader, reader.partitions(at, end)))
+
+
+def read_on(
+    reader: TopicStreamReader, at: dict[str, Any], count: int
+) -> tuple[dict[str, Any], list[int]]:
+    """Run micro-batches until so many messages have come."""
+    seen: list[int] = []
+    while len(seen) < count:
+        at, found = step(reader, at)
+        seen += found
+    return at, sorted(seen)
 
 
 def test_a_batch_has_every_message_once_and_splits_do_not_matter(
@@ -219,6 +230,30 @@ def test_a_stream_follows_new_messages_and_new_queues(system: System, fresh_name
         seen += found
     assert sorted(seen) == list(range(9))
     assert step(reader, at) == (at, [])
+
+
+def test_a_topic_that_has_fewer_queues_now_is_read_on(system: System, fresh_name: Name) -> None:
+    topic = fresh_name("shrinks")
+    send(system, make(system, topic, 4), range(8))
+    reader = stream(system, topic=topic, startingOffsets="earliest")
+    at, found = step(reader, reader.initialOffset())
+    assert found == list(range(8))
+    send(system, make(system, topic, 2), range(8, 12))
+    assert read_on(reader, at, 4)[1] == [8, 9, 10, 11]
+    assert numbers(read(system, topic=topic)) == [0, 1, 4, 5, 8, 9, 10, 11]
+
+
+def test_messages_of_a_queue_that_its_topic_has_no_more_are_told(
+    system: System, fresh_name: Name
+) -> None:
+    topic = fresh_name("shrunk")
+    send(system, make(system, topic, 2), range(4))
+    reader = stream(system, topic=topic, startingOffsets="earliest")
+    at = reader.initialOffset()
+    end = reader.latestOffset(at, ALL)
+    make(system, topic, 1)
+    with pytest.raises(QueueFailed, match=f"queue 1 of topic {topic} at broker .*queueId"):
+        rows_of(reader, reader.partitions(at, end))
 
 
 def test_a_topic_made_again_is_a_loss_that_names_the_queue(
