@@ -32,7 +32,7 @@ from tests.spark.topics import COLUMNS, numbers, rows_of
 
 UNTIL_S = 60
 ALL = ReadAllAvailable()
-QUICK = {"longPollMs": "50", "routeCacheTtlMs": "0", "fetchOffset.retryIntervalMs": "100"}
+QUICK = {"longPollMs": "500", "routeCacheTtlMs": "0", "fetchOffset.retryIntervalMs": "100"}
 
 Name = Callable[[str], str]
 

@@ -29,7 +29,7 @@ from tests.spark.topics import (
     send,
 )
 
-QUICK = {"longPollMs": "50", "routeCacheTtlMs": "0", "fetchOffset.retryIntervalMs": "50"}
+QUICK = {"longPollMs": "500", "routeCacheTtlMs": "0", "fetchOffset.retryIntervalMs": "50"}
 ALL = ReadAllAvailable()
 
 

@@ -94,16 +94,24 @@ class Stream:
 
     def _now(self, at: Offsets, marks: Offsets, limit: ReadLimit) -> Ends | None:
         newest = self._target if self._target is not None else self.follower.newest(at)
-        begins, starts = self._begins(at, marks, newest)
-        lasts = {queue: newest.get(queue, begin) for queue, begin in begins.items()}
-        lasts = self._not_behind_end(begins, lasts)
-        ends = self._admitted(begins, lasts, limit)
+        starts = self._starts(at, newest)
+        ends = self._ends(at | starts, newest, limit)
         if ends is None or (ends == at and not starts):
             return None
-        if at == self.initial and any(ends[queue] > begins[queue] for queue in at):
+        if again := self._made_again(at, marks, ends, newest):
+            starts |= again
+            ends = self._ends(at | starts, newest, limit)
+            if ends is None:
+                return None
+        if at == self.initial and any(ends[queue] > (at | starts)[queue] for queue in at):
             starts = {**at, **starts}
         self._planned_s = self.follower.clock.monotonic_s()
         return ends, starts, self._marks(at, marks, ends)
+
+    def _ends(self, begins: Offsets, newest: Offsets, limit: ReadLimit) -> Offsets | None:
+        """Give where a batch ends that begins there; None if it is to wait for more."""
+        lasts = {queue: newest.get(queue, begin) for queue, begin in begins.items()}
+        return self._admitted(begins, self._not_behind_end(begins, lasts), limit)
 
     def _marks(self, at: Offsets, marks: Offsets, ends: Offsets) -> Offsets:
         """Give the marks of a batch's ends; those of queues that stay where they are stay."""
@@ -111,23 +119,28 @@ class Stream:
         kept = {queue: mark for queue, mark in marks.items() if queue not in moved}
         return kept | marks_at(self.cluster, self._options, moved)
 
-    def _begins(self, at: Offsets, marks: Offsets, newest: Offsets) -> tuple[Offsets, Offsets]:
-        """Give where each queue goes on, and which of them do not do so where they were."""
+    def _starts(self, at: Offsets, newest: Offsets) -> Offsets:
+        """Give where queues begin that do not go on where they were."""
         starts: Offsets = {}
         for queue, offset in at.items():
             if newest.get(queue, offset) < offset and self._has_gone_back(queue, offset):
                 starts |= self.cluster.min_offsets([queue], self._options.retries)
-        grown = {queue: offset for queue, offset in at.items() if newest.get(queue, 0) > offset}
-        for queue in others(self.cluster, self._options, grown, marks):
-            lost(queue, told_others(at[queue]), fails=self._options.fail_on_data_loss)
-            again = begin_again(self.cluster, self._options, queue, marks[queue], newest[queue])
-            starts[queue] = again
         new = [queue for queue in newest if queue not in at]
         if new and self._options.new_queue_start == LATEST:
             starts |= {queue: newest[queue] for queue in new}
         elif new:
             starts |= self.cluster.min_offsets(new, self._options.retries)
-        return at | starts, starts
+        return starts
+
+    def _made_again(self, at: Offsets, marks: Offsets, ends: Offsets, newest: Offsets) -> Offsets:
+        """Give where queues that are to be read on begin, if they hold others now (rule 5)."""
+        cluster, options = self.cluster, self._options
+        read = {queue: offset for queue, offset in at.items() if ends[queue] > offset}
+        found: Offsets = {}
+        for queue in others(cluster, options, read, marks):
+            lost(queue, told_others(at[queue]), fails=options.fail_on_data_loss)
+            found[queue] = begin_again(cluster, options, queue, marks[queue], newest[queue])
+        return found
 
     def _has_gone_back(self, queue: MessageQueue, offset: int) -> bool:
         """Look again whether a queue ends before `offset`; raises DataLoss if that may not be."""
