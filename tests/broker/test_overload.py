@@ -23,6 +23,7 @@ from orbitmq.wire.command import Command, encode_command
 from orbitmq.wire.frame import BINARY
 from orbitmq.wire.record import scan_records
 from orbitmq.world import memory
+from orbitmq.world.clock import SystemClock
 from orbitmq.world.machine import memory_bytes
 from orbitmq.world.net import run
 from tests.behaviour.requests import heartbeat_body, pull_request, send_request
@@ -61,7 +62,9 @@ class Watched:
     def read_after(self, passed_s: float) -> RefusalKind | None:
         """Let time pass, then read something; give what stands in the way of sends."""
         self.clock.now_s += passed_s
-        self.overload.note_read()
+        now_s = self.overload.now_s()
+        if now_s >= self.overload.look_s:
+            self.overload.note_read(now_s)
         return self.kind()
 
     def kind(self) -> RefusalKind | None:
@@ -197,15 +200,19 @@ def test_the_limit_of_a_container_counts(
 # --- a broker that is busy ---
 
 
-class StepClock:
-    """A clock that moves by 150 ms each time it is asked."""
+class StepClock(SystemClock):
+    """A clock that moves each time it is asked, by 150 ms unless told otherwise."""
 
-    def __init__(self) -> None:
+    def __init__(self, step_s: float = 0.15) -> None:
         self.now_s = 0.0
+        self._step_s = step_s
 
     def monotonic_s(self) -> float:
-        self.now_s += 0.15
+        self.now_s += self._step_s
         return self.now_s
+
+    def wall_ms(self) -> int:
+        return 4_000_000_000_000 + round(self.now_s * 1000)
 
 
 async def answers(client: Client, *requests: Command) -> dict[int, Command]:
@@ -220,6 +227,29 @@ async def answers(client: Client, *requests: Command) -> dict[int, Command]:
         if answer.is_response:  # else the broker tells us that we joined a group
             found[answer.opaque] = answer
     return found
+
+
+@pytest.mark.parametrize(("step_s", "apart_ms"), [(0.01, 20), (0.0001, 0)])
+def test_messages_of_a_long_turn_have_the_time_at_which_they_were_read(
+    tmp_path: Path, step_s: float, apart_ms: int
+) -> None:
+    async def scenario() -> None:
+        turn = Turn(asyncio.get_running_loop())
+        async with running(tmp_path, turn, SETTINGS) as site:
+            assert (await site.call(send_request("T", b"made"))).code == 0
+            context: Context = site.broker._context
+            clock = context.clock = StepClock(step_s)
+            context.overload.now_s = clock.monotonic_s
+            port = int(site.broker.address.rpartition(":")[2])
+            async with connected(port) as client:
+                queue = {"topic": "T", "queueId": "0"}
+                others = [Command(RequestCode.GET_MAX_OFFSET, fields=queue) for _ in range(2)]
+                await answers(client, send_request("T", b"1"), *others, send_request("T", b"2"))
+                found = await answers(client, pull_request("T", "G", 1))
+                first, second = scan_records(found[0].body)
+                assert second.store_ms - first.store_ms == apart_ms
+
+    run(scenario())
 
 
 def test_sends_that_come_late_in_a_long_turn_are_refused_and_all_else_is_answered(

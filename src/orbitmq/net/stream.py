@@ -91,7 +91,7 @@ class Stream(asyncio.Protocol):
     ) -> None:
         self.peer = self.close_reason = ""
         self.peer_address = self.local_address = ("", 0)
-        self.born_s = 0.0
+        self.born_s = self._closed_s = 0.0
         self.closed = False
         self.on_close: list[Callable[[Connection], None]] = []
         self.held_bytes = 0
@@ -106,13 +106,11 @@ class Stream(asyncio.Protocol):
         self._is_first_read = not is_dialled
         self._proxies = watch.proxies
         self._preamble = self._backlog = b""
-        self._is_lost = self._is_finished = self._is_dropped = False
-        self._is_halted = self._is_going_on = self._is_resting = False
+        self._is_lost = self._is_finished = self._is_dropped = self._is_touched = False
+        self._is_halted = self._is_going_on = self._is_resting = self._is_undrained = False
         self._out: Parts = []
         self._out_bytes = 0
-        self._is_touched = self._is_undrained = False
         self._drained: asyncio.Future[None] | None = None
-        self._closed_s = 0.0
 
     def __repr__(self) -> str:
         return f"<Connection {self.peer}{' closed: ' + self.close_reason if self.closed else ''}>"
