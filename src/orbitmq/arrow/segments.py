@@ -10,6 +10,8 @@ Rules:
    is copied out.
 3. Memory may be as long as a log file: positions have 64 bits up to the copy.
 4. What is not UTF-8 becomes U+FFFD, as everywhere in messages.
+5. Arrays are made of buffers: `pa.array`, `pa.scalar` and `pa.repeat` import pandas where it is
+   installed, half a second of CPU in each of Spark's workers.
 """
 
 from typing import Any
@@ -70,6 +72,18 @@ def evenly(values: Memory, size: int, count: int) -> Any:
         offsets = np.zeros(count + 1, dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(values)]
     return pa.Array.from_buffers(pa.binary(), count, buffers, null_count=0)
+
+
+def repeated(text: str, count: int) -> Any:
+    """Give a text array that has one text `count` times."""
+    data = text.encode()
+    values = np.tile(np.frombuffer(data, dtype=np.uint8), count)
+    return evenly(values, len(data), count).view(pa.string())
+
+
+def plain_array(values: NDArray[Any], kind: Any) -> Any:
+    """Give native numbers as an array of a type of their size."""
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)], null_count=0)
 
 
 def _viewed(memory: Any, begins: Positions, sizes: Positions) -> Any:

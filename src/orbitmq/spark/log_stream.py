@@ -30,7 +30,6 @@ from orbitmq.spark.log_ends import has_grown, log_end
 from orbitmq.spark.log_files import Log, find_log
 from orbitmq.spark.log_options import FORMAT, LogOptions
 from orbitmq.spark.log_planning import LogPartition, Span, planned
-from orbitmq.spark.log_reading import LogReading
 from orbitmq.world.clock import SystemClock
 from orbitmq.world.files import SystemFiles
 from orbitmq.world.mapped import mapped
@@ -113,6 +112,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Give the rows of one task, in a worker."""
         if isinstance(partition, LogPartition):
+            from orbitmq.spark.log_reading import LogReading  # workers alone need it
+
             reading = LogReading(self._options, self._schema)
             for log_range in partition.ranges:
                 yield from reading.batches(log_range)
