@@ -109,6 +109,8 @@ def _taken(memory: Any, begins: Positions, ends: Positions) -> Any:
 
 def as_text(array: Any) -> Any:
     """Give a binary array as text."""
+    if is_ascii(bytes_of(array)[0]):
+        return array.view(pa.string())
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
