@@ -21,6 +21,7 @@ from orbitmq.spark.log_options import FORMAT, LogOptions, log_options
 from orbitmq.spark.log_planning import LogPartition, planned, whole_span
 from orbitmq.spark.log_rows import log_arrow_schema, log_schema_ddl
 from orbitmq.spark.log_stream import LogStreamReader
+from orbitmq.spark.worker_rest import shorten_rest
 from orbitmq.world.files import SystemFiles
 
 
@@ -66,6 +67,7 @@ class LogReader(DataSourceReader):
         if isinstance(partition, LogPartition):  # an empty plan is one partition of Spark's own
             from orbitmq.spark.log_reading import LogReading
 
+            shorten_rest()
             reading = LogReading(self._options, self._schema)
             for log_range in partition.ranges:
                 yield from reading.batches(log_range)

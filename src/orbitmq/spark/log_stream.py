@@ -30,6 +30,7 @@ from orbitmq.spark.log_ends import has_grown, log_end
 from orbitmq.spark.log_files import Log, find_log
 from orbitmq.spark.log_options import FORMAT, LogOptions
 from orbitmq.spark.log_planning import LogPartition, Span, planned
+from orbitmq.spark.worker_rest import shorten_rest
 from orbitmq.world.clock import SystemClock
 from orbitmq.world.files import SystemFiles
 from orbitmq.world.mapped import mapped
@@ -114,6 +115,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(partition, LogPartition):
             from orbitmq.spark.log_reading import LogReading  # workers alone need it
 
+            shorten_rest()
             reading = LogReading(self._options, self._schema)
             for log_range in partition.ranges:
                 yield from reading.batches(log_range)
