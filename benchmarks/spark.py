@@ -45,6 +45,7 @@ class Plan:
 
     row_count: int = 1_000_000
     sink_row_count: int = 300_000
+    warm_ups_max: int = 6
     rounds: int = 3
     decode_rows: int = 200_000
     late_count: int = 100
@@ -53,7 +54,7 @@ class Plan:
 
 
 WHOLE = Plan()
-QUICK = Plan(3_000, 3_000, 1, 2_000, 3, 0.5, 0.0)
+QUICK = Plan(3_000, 3_000, 1, 1, 2_000, 3, 0.5, 0.0)
 
 PARQUET_REFERENCE = 235_000
 """Rows/s/core of Parquet (zstd) on the machine for which the aims were set: an aim divided by it
@@ -132,7 +133,7 @@ def measure(spark: SparkSession, folder: Path, plan: Plan) -> SparkReport:
     with ours(folder / "broker", None) as source, ours(folder / "other", None) as sink:
         say(f"{plan.row_count:,} messages into a topic and into Parquet")
         place = fill(spark, source, sink, folder / "broker", plan.row_count, plan.sink_row_count)
-        rates = spark_rows.measure(spark, place, plan.rounds, plan.quiet_limit_s)
+        rates = spark_rows.measure(spark, place, plan.warm_ups_max, plan.rounds, plan.quiet_limit_s)
         late, idle = spark_streams.measure(spark, source.namesrv, plan.late_count, plan.idle_s)
     disturbed = sum(rate.others_cores >= QUIET_CORES for rate in rates.values())
     machine: dict[str, str | int] = {

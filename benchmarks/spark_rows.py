@@ -5,7 +5,7 @@ In: a session and a place with rows. Out: a rate for each kind of read and write
 1. CPU is that of the JVM, its Python workers and, where it takes part, the broker.
 2. A read ends in Spark's `noop` sink: every row and column reaches the JVM, and nothing more.
 3. Java is warm before anything counts: each kind runs until a pass is not quicker any more than
-   the one before, WARM_UPS_MAX times at most. Then kinds take turns; the median round counts.
+   the one before, `warm_ups_max` times at most. Then kinds take turns; the median round counts.
 4. There are so many rows that the fixed cost of a job (planning, start of tasks: about a second of
    CPU) is not what is measured. `ready batches` is a source that does nothing (spark_ceiling.py):
    the most that any source written in Python gives this session.
@@ -45,7 +45,6 @@ BESIDE = {
 """Which read of the same data each read is compared with."""
 
 
-WARM_UPS_MAX = 6
 STEADY = 0.95
 """A pass that needs this much of the CPU of the one before is not quicker any more."""
 
@@ -67,14 +66,14 @@ def jvm_pid(spark: SparkSession) -> int:
 
 
 def measure(
-    spark: SparkSession, place: Place, rounds: int, quiet_limit_s: float
+    spark: SparkSession, place: Place, warm_ups_max: int, rounds: int, quiet_limit_s: float
 ) -> dict[str, Rate]:
     """Give the rate of each kind."""
     kinds = _kinds(spark, place)
     pid = jvm_pid(spark)
     for name, kind in kinds.items():
         say(f"{name}, to warm up")
-        _warm_up(kind, pid)
+        _warm_up(kind, pid, warm_ups_max)
     found: dict[str, list[Rate]] = {name: [] for name in kinds}
     for number in range(rounds):
         for name, kind in kinds.items():
@@ -91,9 +90,9 @@ def _rate(kind: Kind, pid: int, others_cores: float = 0.0) -> Rate:
     return Rate(kind.row_count, cpu_s, wall_s, others_cores)
 
 
-def _warm_up(kind: Kind, pid: int) -> None:
+def _warm_up(kind: Kind, pid: int, times_max: int) -> None:
     before_s = _rate(kind, pid).cpu_s
-    for _ in range(WARM_UPS_MAX - 1):
+    for _ in range(times_max - 1):
         cpu_s = _rate(kind, pid).cpu_s
         if cpu_s >= STEADY * before_s:
             return

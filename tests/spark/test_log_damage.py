@@ -1,7 +1,5 @@
 """Where a log goes on behind zeros, and where what is written ends."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -56,15 +54,3 @@ def test_a_copy_without_holes_is_planned_without_a_search_of_all_its_zeros(
     log_file = LogFile(str(path), 0, path.stat().st_size)
     assert log_end(SystemFiles(), [log_file]) == len(FIRST)
     assert sum(looked_at) <= SEARCH_BYTES
-
-
-def test_reading_files_needs_no_client() -> None:
-    """Symptom: each query on a store spent as long on imports as on 100,000 rows."""
-    program = (
-        "import sys, orbitmq.spark.log_source\n"
-        "print([name for name in sys.modules if name.startswith('orbitmq.client')])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
-    assert done.stdout == "[]\n"

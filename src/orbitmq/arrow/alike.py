@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from orbitmq.arrow.segments import Memory, evenly
+from orbitmq.arrow.segments import Memory, evenly, plain_array
 from orbitmq.wire.properties import ENTRY_END, NAME_END
 
 _NAME_END, _ENTRY_END = NAME_END.encode(), ENTRY_END.encode()
@@ -133,10 +133,13 @@ def _offsets(sizes: tuple[int, ...], count: int) -> Any:
 
 @lru_cache(maxsize=_SHAPES_MAX)
 def _map_starts(name_count: int, count: int) -> Any:
-    return pa.array(np.arange(0, name_count * count + 1, name_count, dtype=np.int32))
+    starts = np.arange(0, name_count * count + 1, name_count, dtype=np.int32)
+    return plain_array(starts, pa.int32())
 
 
 @lru_cache(maxsize=_SHAPES_MAX)
 def _map_names(names: tuple[str, ...], count: int) -> Any:
-    texts = pa.array(names, type=pa.string())
-    return texts.take(pa.array(np.tile(np.arange(len(names), dtype=np.int32), count)))
+    row = [name.encode() for name in names]
+    values = np.tile(np.frombuffer(b"".join(row), dtype=np.uint8), count)
+    buffers = [None, _offsets(tuple(map(len, row)), count), pa.py_buffer(values)]
+    return pa.Array.from_buffers(pa.string(), len(names) * count, buffers, null_count=0)

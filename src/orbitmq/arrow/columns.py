@@ -61,6 +61,9 @@ RAW = Column("raw", "binary", "The whole record as it is stored.")
 
 COLUMN_OF = {column.name: column for column in COLUMNS}
 
+_OTHER_TYPES = {"body": "string", "properties": "string"}
+"""Columns that a schema may have with another type than the usual one."""
+
 _ARROW_OF: dict[str, Any] = {
     "string": pa.string(),
     "int": pa.int32(),
@@ -91,3 +94,19 @@ def _field(name: str, other_type: str | None) -> Any:
     if column is None:
         raise SettingError(f"there is no column {name!r}; there are {', '.join(COLUMN_OF)}")
     return pa.field(name, arrow_type(other_type or column.ddl), nullable=column.is_nullable)
+
+
+def check_schema(schema: Any) -> None:
+    """Raise SettingError for a column that no record has, or one of another type."""
+    for field in schema:
+        if field.name == RAW.name:
+            allowed = [arrow_type(RAW.ddl)]
+        elif field.name in COLUMN_OF:
+            kinds = (COLUMN_OF[field.name].ddl, _OTHER_TYPES.get(field.name))
+            allowed = [arrow_type(kind) for kind in kinds if kind]
+        else:
+            known = ", ".join((*COLUMN_OF, RAW.name))
+            raise SettingError(f"there is no column {field.name!r}; there are {known}")
+        if field.type not in allowed:
+            right = " or ".join(map(str, allowed))
+            raise SettingError(f"column {field.name!r} is {right}, not {field.type}")

@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from orbitmq.arrow.columns import COLUMN_OF, RAW, arrow_type
+from orbitmq.arrow.columns import COLUMN_OF, RAW, arrow_type, check_schema
 from orbitmq.arrow.frames import Frames, Mask, frames_of
 from orbitmq.arrow.property_maps import Properties
-from orbitmq.arrow.segments import as_text, bytes_of, is_ascii, parts
+from orbitmq.arrow.segments import as_text, bytes_of, is_ascii, parts, plain_array, repeated
 from orbitmq.arrow.slow_rows import (
     TIME_MS_MAX,
     TIME_MS_MIN,
@@ -32,21 +32,14 @@ from orbitmq.arrow.slow_rows import (
     slow_column,
     slow_row,
 )
-from orbitmq.arrow.starts import Bytes, Positions
+from orbitmq.arrow.starts import RECORD_BYTES_MAX, Bytes, Positions
 from orbitmq.ensure import ensure
-from orbitmq.errors import SettingError
 from orbitmq.wire.checksum import crc32
 from orbitmq.wire.host import Host, unpack_ip
 from orbitmq.wire.properties import KEYS, TAGS, UNIQ_KEY
 from orbitmq.wire.sysflag import COMPRESSED
 
-__all__ = ["RECORD_BYTES_MAX", "BatchDecoder", "Damage", "Decoded"]
-
-RECORD_BYTES_MAX = 64 << 20
-"""More than any maxMessageSize in use; a larger size is damage."""
-
-_OTHER_TYPES = {"body": "string", "properties": "string"}
-"""Columns that a schema may have with another type than the usual one."""
+__all__ = ["BatchDecoder", "Damage", "Decoded"]
 
 _NUMBERS = {
     "queueId": "queue_id",
@@ -138,22 +131,6 @@ class BatchDecoder:
         return Decoded(pa.RecordBatch.from_arrays(columns, schema=self._schema), damage)
 
 
-def check_schema(schema: Any) -> None:
-    """Raise SettingError for a column that no record has, or one of another type."""
-    for field in schema:
-        if field.name == RAW.name:
-            allowed = [arrow_type(RAW.ddl)]
-        elif field.name in COLUMN_OF:
-            kinds = (COLUMN_OF[field.name].ddl, _OTHER_TYPES.get(field.name))
-            allowed = [arrow_type(kind) for kind in kinds if kind]
-        else:
-            known = ", ".join((*COLUMN_OF, RAW.name))
-            raise SettingError(f"there is no column {field.name!r}; there are {known}")
-        if field.type not in allowed:
-            right = " or ".join(map(str, allowed))
-            raise SettingError(f"column {field.name!r} is {right}, not {field.type}")
-
-
 class _PlainRows:
     """Columns of plain records; what several of them need is made once."""
 
@@ -179,7 +156,7 @@ class _PlainRows:
     def _column(self, field: Any) -> Any:
         name = field.name
         if name in _NUMBERS:
-            return pa.array(self._frames.head[_NUMBERS[name]].astype(_NATIVE[name]))
+            return plain_array(self._frames.head[_NUMBERS[name]].astype(_NATIVE[name]), field.type)
         if name in _TIMES:
             return self._times(_TIMES[name])
         if name in _HOSTS:
@@ -190,13 +167,15 @@ class _PlainRows:
 
     def _times(self, name: str) -> Any:
         time_ms = np.clip(self._frames.head[name].astype(np.int64), TIME_MS_MIN, TIME_MS_MAX)
-        return pa.array(time_ms * 1_000).view(arrow_type("timestamp"))
+        return plain_array(time_ms * 1_000, arrow_type("timestamp"))
 
     def topic(self, _field: Any) -> Any:
         return self._topics.view(pa.string())  # they were found to be texts
 
     def broker(self, field: Any) -> Any:
-        return pa.repeat(pa.scalar(self._broker_name, type=field.type), len(self._frames.start))
+        count = len(self._frames.start)
+        name = self._broker_name
+        return pa.nulls(count, field.type) if name is None else repeated(name, count)
 
     def properties(self, field: Any) -> Any:
         if self._properties is not None and pa.types.is_map(field.type):
@@ -224,7 +203,7 @@ _NATIVE = {name: arrow_type(COLUMN_OF[name].ddl).to_pandas_dtype() for name in _
 def _host_texts(hosts: NDArray[Any]) -> Any:
     """Give hosts as text: there are few, so each is put into words once."""
     if len(hosts) and (hosts == hosts[0]).all():
-        return pa.repeat(_host_text(int(hosts[0])), len(hosts))
+        return repeated(_host_text(int(hosts[0])), len(hosts))
     encoded = pa.array(hosts.astype(np.int64)).dictionary_encode()
     texts = [_host_text(each) for each in encoded.dictionary.to_pylist()]
     return pa.array(texts, type=pa.string()).take(encoded.indices)

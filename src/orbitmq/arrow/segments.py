@@ -10,6 +10,8 @@ Rules:
    is copied out.
 3. Memory may be as long as a log file: positions have 64 bits up to the copy.
 4. What is not UTF-8 becomes U+FFFD, as everywhere in messages.
+5. Arrays are made of buffers: `pa.array`, `pa.scalar` and `pa.repeat` import pandas where it is
+   installed, half a second of CPU in each of Spark's workers.
 """
 
 from typing import Any
@@ -72,6 +74,18 @@ def evenly(values: Memory, size: int, count: int) -> Any:
     return pa.Array.from_buffers(pa.binary(), count, buffers, null_count=0)
 
 
+def repeated(text: str, count: int) -> Any:
+    """Give a text array that has one text `count` times."""
+    data = text.encode()
+    values = np.tile(np.frombuffer(data, dtype=np.uint8), count)
+    return evenly(values, len(data), count).view(pa.string())
+
+
+def plain_array(values: NDArray[Any], kind: Any) -> Any:
+    """Give native numbers as an array of a type of their size."""
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)], null_count=0)
+
+
 def _viewed(memory: Any, begins: Positions, sizes: Positions) -> Any:
     first = int(begins[0])
     views = np.zeros(len(begins), dtype=_VIEW)
@@ -95,6 +109,8 @@ def _taken(memory: Any, begins: Positions, ends: Positions) -> Any:
 
 def as_text(array: Any) -> Any:
     """Give a binary array as text."""
+    if is_ascii(bytes_of(array)[0]):
+        return array.view(pa.string())
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:

@@ -17,8 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from orbitmq.arrow.decode import RECORD_BYTES_MAX
-from orbitmq.arrow.starts import walk
+from orbitmq.arrow.starts import RECORD_BYTES_MAX, walk
 from orbitmq.core import is_end_of_file, record_at
 from orbitmq.store.bad_record import Footing, ViewGround, step_over
 from orbitmq.store.scan import next_record

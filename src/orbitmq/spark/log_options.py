@@ -20,7 +20,7 @@ from orbitmq.wire.expression import TagFilter
 FORMAT = "rocketmq_log"
 
 NotNegative = Annotated[int, msgspec.Meta(ge=0)]
-SPLIT_SIZE_BYTES = 64 << 20
+SPLIT_SIZE_BYTES = 128 << 20
 SPLIT_SIZE_BYTES_MIN = 4_096
 
 

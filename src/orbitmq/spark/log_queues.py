@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitmq.arrow.decode import RECORD_BYTES_MAX
-from orbitmq.arrow.starts import Positions
+from orbitmq.arrow.starts import RECORD_BYTES_MAX, Positions
 from orbitmq.spark.log_files import Log, first_store_ms
 from orbitmq.store.checkpoint import read_checkpoint
 from orbitmq.store.layout import Folder, is_file_name

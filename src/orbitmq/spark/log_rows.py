@@ -14,8 +14,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from orbitmq.arrow.columns import RAW, Column
-from orbitmq.arrow.decode import check_schema
+from orbitmq.arrow.columns import RAW, Column, check_schema
 from orbitmq.errors import SettingError
 from orbitmq.spark.log_damage import BadRange
 from orbitmq.spark.log_options import FORMAT, LogOptions

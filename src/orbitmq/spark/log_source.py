@@ -6,6 +6,8 @@ Rules:
 1. Options are read once, by whoever plans: mistakes are told before anything runs.
 2. Readers are sent to workers: they hold options and schemas only, and open files where they read.
 3. A batch knows its range of the log from its first action on, also when a broker writes on.
+4. Spark imports this twice for each query, in new processes, to make and to plan it: what only
+   workers need is imported where they read.
 """
 
 from collections.abc import Iterator
@@ -17,9 +19,9 @@ from pyspark.sql.types import StructType
 from orbitmq.spark.log_files import find_log
 from orbitmq.spark.log_options import FORMAT, LogOptions, log_options
 from orbitmq.spark.log_planning import LogPartition, planned, whole_span
-from orbitmq.spark.log_reading import LogReading
 from orbitmq.spark.log_rows import log_arrow_schema, log_schema_ddl
 from orbitmq.spark.log_stream import LogStreamReader
+from orbitmq.spark.worker_rest import shorten_rest
 from orbitmq.world.files import SystemFiles
 
 
@@ -63,6 +65,9 @@ class LogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Give the rows of one task, in a worker."""
         if isinstance(partition, LogPartition):  # an empty plan is one partition of Spark's own
+            from orbitmq.spark.log_reading import LogReading
+
+            shorten_rest()
             reading = LogReading(self._options, self._schema)
             for log_range in partition.ranges:
                 yield from reading.batches(log_range)

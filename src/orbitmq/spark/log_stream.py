@@ -30,7 +30,7 @@ from orbitmq.spark.log_ends import has_grown, log_end
 from orbitmq.spark.log_files import Log, find_log
 from orbitmq.spark.log_options import FORMAT, LogOptions
 from orbitmq.spark.log_planning import LogPartition, Span, planned
-from orbitmq.spark.log_reading import LogReading
+from orbitmq.spark.worker_rest import shorten_rest
 from orbitmq.store.scan import next_record
 from orbitmq.world.clock import SystemClock
 from orbitmq.world.files import SystemFiles
@@ -117,6 +117,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Give the rows of one task, in a worker."""
         if isinstance(partition, LogPartition):
+            from orbitmq.spark.log_reading import LogReading  # workers alone need it
+
+            shorten_rest()
             reading = LogReading(self._options, self._schema)
             for log_range in partition.ranges:
                 yield from reading.batches(log_range)

@@ -1,6 +1,8 @@
 """A queue's name for people, as errors and warnings of sources and sinks tell it.
 
-In: a queue. Out: text. Rule: it needs no client, for readers of files tell of queues, too.
+In: a queue. Out: text.
+
+Rule: it needs no client, for what tells of losses is used by readers of files, too.
 """
 
 from orbitmq.wire.bodies_client import MessageQueue

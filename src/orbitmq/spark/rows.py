@@ -11,8 +11,7 @@ from typing import Any
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from orbitmq.arrow.columns import COLUMNS
-from orbitmq.arrow.decode import check_schema
+from orbitmq.arrow.columns import COLUMNS, check_schema
 
 
 def schema_ddl(properties: str = "map", body_format: str = "binary") -> str:

@@ -1,7 +1,10 @@
 """The writing half of format `rocketmq`.
 
 In: what Spark asks of a data source. Out: the writers of `sink_writing`.
-Rule: the source that reads topics derives from this, so that one name does both.
+
+Rules:
+1. The source that reads topics derives from this, so that one name does both.
+2. What writes is imported when something is written: readers are planned in processes of their own.
 """
 
 from pyspark.sql.datasource import (
@@ -12,7 +15,6 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from orbitmq.spark.sink_options import FORMAT
-from orbitmq.spark.sink_writing import batch_writer, stream_writer
 
 
 class TopicSink(DataSource):
@@ -25,8 +27,12 @@ class TopicSink(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's
         """Give the writer of a batch."""
+        from orbitmq.spark.sink_writing import batch_writer
+
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - Spark's
         """Give the writer of a stream."""
+        from orbitmq.spark.sink_writing import stream_writer
+
         return stream_writer(self.options, schema)

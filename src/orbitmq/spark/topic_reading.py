@@ -25,6 +25,7 @@ from orbitmq.spark.data_loss import lost, told_gap
 from orbitmq.spark.topic_options import TopicOptions
 from orbitmq.spark.topic_planning import Range
 from orbitmq.spark.topic_pulls import Piece, QueuePulls
+from orbitmq.spark.worker_rest import shorten_rest
 from orbitmq.wire.record import FIELDS
 
 BATCH_ROWS = 4_096
@@ -37,6 +38,7 @@ _OFFSET = np.dtype([("before", f"V{_OFFSET_AT}"), ("queue_offset", ">i8")])
 def read_ranges(ranges: tuple[Range, ...], options: TopicOptions, schema: Any) -> Iterator[Any]:
     """Give the rows of ranges, one after the other; raises MQError that names the queue."""
     cluster = cluster_of(options)
+    shorten_rest()
     for each in ranges:
         yield from RangeReader(cluster, options, schema, each).batches()
 

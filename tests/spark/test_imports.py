@@ -1,0 +1,38 @@
+"""What Spark's processes must not import: each of them, several for a query, would pay for it.
+
+Symptom: a query on 300,000 rows of header columns spent half of its CPU on imports.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+DECODE = """
+import numpy as np
+from orbitmq.arrow.columns import arrow_schema
+from orbitmq.arrow.decode import BatchDecoder
+from tests.arrow.made import laid, plain
+data, starts = laid([plain(number) for number in range(9)])
+for name in (None, "broker-a"):
+    decoder = BatchDecoder(arrow_schema(), broker_name=name)
+    assert decoder.decode(data, np.array(starts)).batch.num_rows == 9
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "others"),
+    [
+        ("import orbitmq.spark.log_source", ("orbitmq.client", "pandas", "orbitmq.arrow.decode")),
+        ("import orbitmq.spark.log_reading", ("orbitmq.client", "pandas")),
+        ("import orbitmq.spark.topic_source", ("orbitmq.spark.sink_writing", "pandas")),
+        (DECODE, ("pandas",)),
+    ],
+    ids=["a store is planned", "a store is read", "a topic is planned", "records are decoded"],
+)
+def test_nothing_is_imported_that_is_not_needed(program: str, others: tuple[str, ...]) -> None:
+    look = f"\nimport sys\nprint([name for name in {others!r} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", program + look], check=True, capture_output=True, text=True
+    )
+    assert done.stdout == "[]\n"
