@@ -1,5 +1,6 @@
 """Rows become requests: properties, flags, queues, sizes; every row once and in order."""
 
+import random
 from typing import Any
 
 import numpy as np
@@ -189,6 +190,12 @@ def test_an_oversize_row_without_compression_is_sent_as_it_is() -> None:
     assert not request.is_batch
     assert request.sys_flag == 0
     assert read(request)[0][1]["WAIT"] == "true"
+
+
+def test_a_row_that_grows_by_being_compressed_is_sent_as_it_is() -> None:
+    body = random.Random(7).randbytes(5_000)
+    (request,) = requests({"body": [body]}, compressOver="2000")
+    assert (request.body, request.sys_flag) == (body, 0)
 
 
 def test_a_delivery_time_travels_in_milliseconds() -> None:

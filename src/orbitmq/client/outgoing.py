@@ -11,9 +11,8 @@ Rules:
 """
 
 from orbitmq.client.message import Message
-from orbitmq.client.producer_settings import ProducerSettings
 from orbitmq.errors import LimitExceeded, LocalProtocolError
-from orbitmq.wire.compression import compress
+from orbitmq.wire.compression import COMPRESSION_LEVEL, compress
 from orbitmq.wire.names import check_topic, is_closed_to_clients
 from orbitmq.wire.properties import (
     ENTRY_END,
@@ -97,13 +96,12 @@ def encode_text(text: str) -> bytes:
     return data
 
 
-def compressed(body: bytes, settings: ProducerSettings) -> tuple[bytes, int]:
-    """Give a body compressed as the settings say, and the sysFlag that says so.
+def compressed(body: bytes, kind: Compression, level: int = COMPRESSION_LEVEL) -> tuple[bytes, int]:
+    """Give a body compressed, and the sysFlag that says so.
 
     One that grows by it stays as it is: a body of the greatest size would be refused by brokers.
     """
-    kind = settings.compression
-    packed = compress(body, kind, settings.compression_level)
+    packed = compress(body, kind, level)
     if len(packed) >= len(body):
         return body, 0
     return packed, COMPRESSED if kind is Compression.ZLIB else with_compression(0, kind)

@@ -358,7 +358,9 @@ class Producer:
         unique_id = sending.message_id = self._ids.next_id(now_ms)
         sending.properties = properties_text(message, unique_id, publication.properties_end)
         if len(body) >= settings.compress_from_bytes:
-            sending.body, sending.sys_flag = compressed(body, settings)
+            sending.body, sending.sys_flag = compressed(
+                body, settings.compression, settings.compression_level
+            )
         else:
             sending.body = body
         sending.messages = (message,)

@@ -22,15 +22,15 @@ import pyarrow.compute as pc
 from orbitmq.arrow.encode import encode_messages
 from orbitmq.arrow.segments import bytes_of
 from orbitmq.client.batches import RECORD_OVERHEAD
+from orbitmq.client.outgoing import compressed
 from orbitmq.client.queue_choice import queue_of_key
 from orbitmq.errors import LocalProtocolError
 from orbitmq.spark.sink_messages import Messages
 from orbitmq.spark.sink_options import SinkOptions
 from orbitmq.wire.batch import MESSAGE_SIZE_MIN, decode_batch, encode_batch
 from orbitmq.wire.bodies_client import MessageQueue
-from orbitmq.wire.compression import compress
 from orbitmq.wire.properties import ENTRY_END, NAME_END, WAIT
-from orbitmq.wire.sysflag import COMPRESSED, Compression, with_compression
+from orbitmq.wire.sysflag import Compression
 
 ANY = -1
 BATCH_PROPERTIES = f"{WAIT}{NAME_END}true"
@@ -181,9 +181,7 @@ class Requests:
         body, sys_flag = messages.bodies[index].as_py(), 0
         options = self._options
         if options.compress_over is not None and len(body) >= options.compress_over:
-            kind = Compression[options.compression.upper()]
-            body = compress(body, kind)
-            sys_flag = COMPRESSED if kind is Compression.ZLIB else with_compression(0, kind)
+            body, sys_flag = compressed(body, Compression[options.compression.upper()])
         own = messages.properties[index].as_py().decode()
         return Request(
             self._topic,
