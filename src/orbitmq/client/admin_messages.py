@@ -21,6 +21,7 @@ from orbitmq.client.admin_base import Target
 from orbitmq.client.admin_offsets import AdminOffsets
 from orbitmq.client.admin_results import Track
 from orbitmq.client.message import ReceivedMessage, received
+from orbitmq.client.pulling import peek_request
 from orbitmq.client.remote import request
 from orbitmq.errors import LocalProtocolError, NotFound, RemoteProtocolError, RequestFailed
 from orbitmq.wire.bodies_client import TAG, MessageModel, MessageQueue
@@ -29,14 +30,12 @@ from orbitmq.wire.command import Command
 from orbitmq.wire.expression import TagFilter
 from orbitmq.wire.fields import read_header
 from orbitmq.wire.headers_client import (
-    PULL_HAS_SUBSCRIPTION,
-    PullMessage,
     PullMessageAnswer,
     QueryMessage,
     ViewMessage,
 )
 from orbitmq.wire.message_id import decode_offset_id, decode_unique_id, unique_id_born_ms
-from orbitmq.wire.names import TOOLS_GROUP, is_retry_topic
+from orbitmq.wire.names import is_retry_topic
 from orbitmq.wire.properties import RETRY_TOPIC, UNIQ_KEY
 from orbitmq.wire.record import scan_records
 
@@ -184,21 +183,8 @@ class AdminMessages(AdminOffsets):
         An offset that the queue does not have gives nothing and says where to look next.
         """
         wrapped = self._wrap_queue(queue)
-        header = PullMessage(
-            consumer_group=TOOLS_GROUP,
-            topic=wrapped.topic,
-            queue_id=wrapped.queue_id,
-            queue_offset=offset,
-            max_msg_nums=count_max,
-            sys_flag=PULL_HAS_SUBSCRIPTION,
-            commit_offset=0,
-            suspend_timeout_ms=0,
-            subscription="*",
-            sub_version=0,
-            expression_type=TAG,
-        )
         address = await self._master_of(wrapped)
-        asked = request(RequestCode.PULL_MESSAGE, header)
+        asked = peek_request(wrapped, offset, count_max)
         answer = await self._ask(address, asked, expected=PULL_ANSWERS)
         found = read_header(PullMessageAnswer, answer.fields)
         is_found = answer.code == ResponseCode.SUCCESS

@@ -42,6 +42,7 @@ from orbitmq.wire.headers_client import (
     PullMessage,
     PullMessageAnswer,
 )
+from orbitmq.wire.names import TOOLS_GROUP
 
 log = logging.getLogger(__name__)
 
@@ -255,3 +256,21 @@ def _report_old(queue: MessageQueue, offset: int, result: PullResult) -> None:
             first,
             result.next_offset,
         )
+
+
+def peek_request(queue: MessageQueue, offset: int, count_max: int) -> Command:
+    """Give a pull of everything from an offset on, for tools: it neither waits nor commits."""
+    header = PullMessage(
+        consumer_group=TOOLS_GROUP,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=offset,
+        max_msg_nums=count_max,
+        sys_flag=PULL_HAS_SUBSCRIPTION,
+        commit_offset=0,
+        suspend_timeout_ms=0,
+        subscription="*",
+        sub_version=0,
+        expression_type=TAG,
+    )
+    return request(RequestCode.PULL_MESSAGE, header)

@@ -25,20 +25,19 @@ from typing import Any
 import msgspec
 
 from orbitmq.client.instance import Instance
+from orbitmq.client.pulling import peek_request
 from orbitmq.client.queue_offsets import max_offset
-from orbitmq.client.remote import request
 from orbitmq.errors import OutcomeUnknown
 from orbitmq.spark.cluster import Cluster, Retries
 from orbitmq.spark.queue_words import told_of
 from orbitmq.spark.sink_keys import BATCH_DIGITS, END, TASK_DIGITS
 from orbitmq.spark.sink_patience import patiently, readable_queues
-from orbitmq.wire.bodies_client import TAG, MessageQueue
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.bodies_client import MessageQueue
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.compression import plain_body
 from orbitmq.wire.fields import read_header
-from orbitmq.wire.headers_client import PULL_HAS_SUBSCRIPTION, PullMessage, PullMessageAnswer
-from orbitmq.wire.names import TOOLS_GROUP
+from orbitmq.wire.headers_client import PullMessageAnswer
 from orbitmq.wire.properties import (
     KEYS,
     NAME_END,
@@ -104,7 +103,7 @@ class Ledger:
         address = await instance.routes.master_address(queue)
         while position < end:
             answer = await instance.remote.ask(
-                address, _pull(queue, position), expected=PULL_ANSWERS
+                address, peek_request(queue, position, PULL_COUNT), expected=PULL_ANSWERS
             )
             if answer.code == ResponseCode.SUCCESS:
                 self._take(answer.body)
@@ -146,23 +145,6 @@ def _place(unique_id: str) -> tuple[int, int] | None:
 
 
 _OURS = re.compile("[0-9A-F]{32}")
-
-
-def _pull(queue: MessageQueue, offset: int) -> Command:
-    header = PullMessage(
-        consumer_group=TOOLS_GROUP,
-        topic=queue.topic,
-        queue_id=queue.queue_id,
-        queue_offset=offset,
-        max_msg_nums=PULL_COUNT,
-        sys_flag=PULL_HAS_SUBSCRIPTION,
-        commit_offset=0,
-        suspend_timeout_ms=0,
-        subscription="*",
-        sub_version=0,
-        expression_type=TAG,
-    )
-    return request(RequestCode.PULL_MESSAGE, header)
 
 
 def contents_hash(body: bytes, flag: int, properties: bytes) -> int:
