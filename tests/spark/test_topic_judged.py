@@ -102,6 +102,20 @@ def test_brokers_without_name_servers_are_read(system: System, fresh_name: Name)
     assert numbers(rows_of(reader, reader.partitions())) == list(range(5))
 
 
+def test_the_first_progress_of_a_group_is_kept_for_every_queue(
+    system: System, fresh_name: Name
+) -> None:
+    """Symptom: mqadmin showed 0 for a queue; 4.9.7 forgets first offsets that come together."""
+    queues = make(system, fresh_name("progress"), 8)
+    send(system, queues, range(8))
+    options = {"namesrvAddr": system.namesrv, "topic": queues[0].topic}
+    cluster = cluster_of(topic_options(options, is_stream=True))
+    told = dict.fromkeys(queues, 1)
+    for group in [fresh_name("first") for _ in range(10)]:
+        cluster.store_group_offsets(group, told)
+        assert cluster.group_offsets(group, queues) == told
+
+
 def test_tags_are_chosen(system: System, fresh_name: Name) -> None:
     topic = fresh_name("tags")
     send(system, make(system, topic), range(30))

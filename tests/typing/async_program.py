@@ -41,6 +41,7 @@ from orbitmq.aio import (
     SendResult,
     SendStatus,
     TlsClientSettings,
+    random_queue,
 )
 from orbitmq.errors import MQError, SendUnknown
 
@@ -170,6 +171,7 @@ async def send(namesrv: str) -> SendResult:
         assert_type(future, "asyncio.Future[SendResult]")
         await future
         await producer.send_oneway(Message(TOPIC, b"three"), queue=result.queue)
+        await producer.send(Message(TOPIC, b"anywhere"), selector=random_queue)
         results = await producer.send_batch([Message(TOPIC, b"four"), Message(TOPIC, b"five")])
         assert_type(results, list[SendResult])
         queues = await producer.publish_queues(TOPIC)

@@ -93,6 +93,7 @@ def send(namesrv: str) -> SendResult:
         future.result(20)
         assert_type(producer.send_batch([Message(TOPIC, b"three")]), list[SendResult])
         producer.send_oneway(Message(TOPIC, b"four"))
+        producer.send(Message(TOPIC, b"anywhere"), selector=orbitmq.random_queue)
         producer.flush()
     return result
 

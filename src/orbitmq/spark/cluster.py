@@ -207,14 +207,21 @@ class Cluster:
     def store_group_offsets(
         self, group: str, offsets: Mapping[MessageQueue, int], retries: Retries = THREE_TIMES
     ) -> None:
-        """Have brokers keep where a group is; returns when they have it."""
+        """Have brokers keep where a group is; returns when they have it.
+
+        One queue of each topic and broker goes ahead: of a group's very first offsets an original
+        forgets some if several come together.
+        """
         wrapped = self.wrap(group)
         wired = {self.wire_queue(queue): offset for queue, offset in offsets.items()}
 
         async def ask(instance: Instance, queue: MessageQueue) -> None:
             await store_group_offset(instance, wrapped, queue, wired[queue])
 
-        self._of_each(f"that it keeps where group {group} is", ask, offsets, retries)
+        ahead = {(queue.topic, queue.broker_name): queue for queue in offsets}.values()
+        others = set(offsets).difference(ahead)
+        for queues in (list(ahead), sorted(others)):
+            self._of_each(f"that it keeps where group {group} is", ask, queues, retries)
 
     def _of_each(
         self,
