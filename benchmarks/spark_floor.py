@@ -26,6 +26,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 NAME = "orbitmq_bench_nothing"
 LIMIT_S = 600.0
 LOOK_S = 0.2
+REMEMBERED = 98
+"""Batches that Spark tells of: always fewer than `numRecentProgressUpdates`, a hundred."""
 
 
 def batch_ms(spark: SparkSession, count: int) -> float:
@@ -43,7 +45,7 @@ def batch_ms(spark: SparkSession, count: int) -> float:
 
 def _durations_ms(query: StreamingQuery, count: int) -> list[int]:
     """Wait for so many batches and as many before them; give how long each of the last took."""
-    count = min(count, 50)  # Spark remembers a hundred
+    count = min(count, REMEMBERED // 2)
     deadline_s = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline_s:
         done: list[Any] = query.recentProgress

@@ -108,12 +108,12 @@ def test_the_first_progress_of_a_group_is_kept_for_every_queue(
     """Symptom: mqadmin showed 0 for a queue; 4.9.7 forgets first offsets that come together."""
     queues = make(system, fresh_name("progress"), 8)
     send(system, queues, range(8))
-    options = {"namesrvAddr": system.namesrv, "topic": queues[0].topic}
-    cluster = cluster_of(topic_options(options, is_stream=True))
-    told = dict.fromkeys(queues, 1)
     for group in [fresh_name("first") for _ in range(10)]:
-        cluster.store_group_offsets(group, told)
-        assert cluster.group_offsets(group, queues) == told
+        given = {"topic": queues[0].topic, "consumerGroup": group}
+        reader = stream(system, startingOffsets="earliest", **given)
+        reader.commit(read_on(reader, reader.initialOffset(), 8)[0])
+        with Admin(system.namesrv) as admin:
+            assert [admin.group_offset(group, queue) for queue in queues] == [1] * 8
 
 
 def test_tags_are_chosen(system: System, fresh_name: Name) -> None:
