@@ -18,7 +18,6 @@ from pathlib import Path
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.starting import STORE_NAME, BrokerStart, Given, put_together
 from orbitmq.broker.store_opening import OpeningStopped, StoreOpening
-from orbitmq.cli.broker_show import add_show
 from orbitmq.cli.brokers import (
     BrokersService,
     add_brokers_argument,
@@ -117,6 +116,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--is-child", action="store_true", help=argparse.SUPPRESS
     )
     parser.set_defaults(run=run)
+    from orbitmq.cli.broker_show import add_show  # who starts a broker has no need of a client
+
     add_show(parser.add_subparsers(metavar="show", title="looking at one that runs"))
 
 
