@@ -115,7 +115,7 @@ def test_all_of_them_at_once_leave_a_good_client_its_answers(
                 act.result()
     busy = good.times()
     wait_until(lambda: broker.metric("orbitmq_net_connections") == 1)
-    wait_until(lambda: broker.descriptors() == sockets)
+    wait_until(lambda: broker.descriptors() <= sockets)
     print(
         f"T8 hostile: {len(cases)} kinds at once x {ROUNDS}, good client p99 {quiet.p99_ms:.1f} ms"
         f" quiet, {busy.p99_ms:.1f} ms beside them ({busy.rounds} rounds, max {busy.max_ms:.0f}),"
