@@ -75,7 +75,8 @@ def test_messages_that_come_while_a_poll_waits_end_it(system: System, fresh_name
     queue = make_topic(system, fresh_name("Topic"), 1)[0]
 
     async def work() -> None:
-        async with PullConsumer(system.namesrv, fresh_name("Group")) as consumer:
+        group = fresh_name("Group")
+        async with PullConsumer(system.namesrv, group, from_where=FIRST) as consumer:
             await consumer.subscribe(queue.topic)
             polling = asyncio.ensure_future(consumer.poll(30))
             await send(consumer._running().instance, queue, b"late")
