@@ -114,7 +114,23 @@ def test_an_error_answer_to_submit_is_final_and_a_lost_connection_is_not() -> No
             assert sum(cluster.sends()) == 1
         async with scripted([CLOSE], [CLOSE]) as cluster, producer_of(cluster) as producer:
             assert (await producer.submit(MESSAGE)).status is SendStatus.SEND_OK
-            assert sum(cluster.sends()) == 3
+            assert sorted(cluster.sends()) == [0, 2]
+
+    run(main())
+
+
+@pytest.mark.parametrize("avoids", [False, True])
+def test_a_submitted_message_stays_with_its_broker(avoids: bool) -> None:
+    async def main() -> None:
+        async with (
+            scripted([CLOSE] * 3, [CLOSE] * 3) as cluster,
+            producer_of(cluster, avoids_slow_brokers=avoids) as producer,
+        ):
+            with pytest.raises(SendUnknown) as caught:
+                await producer.submit(MESSAGE)
+            assert len(caught.value.attempts) == 3
+            assert len(set(brokers_of(caught.value))) == 1
+            assert sorted(cluster.sends()) == [0, 3]
 
     run(main())
 

@@ -50,7 +50,7 @@ class ProducerSettings(ClientSettings, frozen=True, kw_only=True):
     """How often `send` and `send_batch` try again, at another broker if there is one."""
 
     retry_times_when_submit_failed: int = 2
-    """How often `submit` tries again when a broker gave no answer."""
+    """How often `submit` tries again, at the same broker, when it gave no answer."""
 
     retry_another_broker_when_not_stored: bool = False
     """Send again when a broker has the message but its disk or slave has not yet."""

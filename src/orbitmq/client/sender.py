@@ -4,8 +4,9 @@ In: Sendings, ready but for queue and connection. Out: each of them settled, onc
 or with the error that says whether the message may be stored.
 
 Rules:
-1. All attempts of a message share its time-out. After a failed one the next goes to another broker,
-   if there is one (P-1).
+1. All attempts of a message share its time-out. After a failed one `send` goes to another broker,
+   if there is one (P-1); `submit` stays with its queue, and so with its broker (C-179). The
+   original's manuals say so too; its clients choose again, and mostly another broker.
 2. `send` tries again when nothing was sent, no answer came, or the broker answered with one of
    `RETRY_CODES`; `submit` when nothing was sent or no answer came, an answer is final (P-12). Flow
    control is never answered by another attempt: the cluster is full. A message whose queue was
@@ -168,8 +169,7 @@ class Sender:
             self._wait_route(sending)
             return
         if not sending.is_fixed:
-            failed_broker = sending.attempts[-1][0] if sending.attempts else None
-            sending.queue = self._choose(publication, failed_broker)
+            self._choose(sending)
         elif sending.chooser is not None and not self._choose_own(sending, sending.chooser):
             return
         address = publication.addresses.get(sending.queue.broker_name)
@@ -196,12 +196,19 @@ class Sender:
             return
         self._transmit(sending, connection)
 
-    def _choose(self, publication: Publication, failed_broker: str | None) -> MessageQueue:
+    def _choose(self, sending: Sending) -> None:
+        turns, queues = sending.publication.turns, sending.publication.queues
+        failed_broker = None
+        if sending.attempts:
+            if sending.mode is SendMode.SUBMIT:
+                return
+            failed_broker = sending.attempts[-1][0]
         if self.faults is not None:
-            return self.faults.choose(publication.turns, publication.queues, failed_broker)
-        if failed_broker is not None:
-            return publication.turns.next_elsewhere(publication.queues, failed_broker)
-        return publication.turns.next(publication.queues)
+            sending.queue = self.faults.choose(turns, queues, failed_broker)
+        elif failed_broker is not None:
+            sending.queue = turns.next_elsewhere(queues, failed_broker)
+        else:
+            sending.queue = turns.next(queues)
 
     def _choose_own(self, sending: Sending, chooser: QueueSelector) -> bool:
         """Let a key or the program's selector choose; give False when that failed."""
