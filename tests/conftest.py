@@ -3,6 +3,7 @@
 import itertools
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,12 @@ from tests.spread import piece_of, rank_of
 # No deadline: a busy machine makes an example slow, not wrong. pytest's own limit ends what hangs.
 settings.register_profile("orbitmq", deadline=None)
 settings.load_profile("orbitmq")
+
+
+def pytest_configure() -> None:
+    """Let programs that tests start be interrupted, though a run in the background is not."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)
