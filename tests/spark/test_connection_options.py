@@ -51,6 +51,18 @@ def test_a_secret_key_without_its_access_key_is_refused() -> None:
         client_settings(options_of(secretKey="x"))
 
 
+@pytest.mark.parametrize("name", ["tls.trustCertPath", "tls.keyPassword", "tls.checksServer"])
+def test_an_option_of_tls_does_not_send_plain_text_in_silence(name: str) -> None:
+    """Symptom: with `tls.enable` forgotten, keys and messages were sent for all to read."""
+    with pytest.raises(SettingError, match=f"'{name}' needs 'tls.enable'"):
+        client_settings(options_of(**{name: "false"}))
+
+
+def test_a_token_without_the_keys_it_goes_with_is_refused() -> None:
+    with pytest.raises(SettingError, match="'securityToken' needs 'accessKey'"):
+        client_settings(options_of(securityToken="x"))
+
+
 def test_without_an_address_the_environment_of_the_planner_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -91,6 +103,8 @@ def test_a_misspelt_client_setting_names_the_right_one() -> None:
         client_settings(options_of(**given))
     with pytest.raises(SettingError, match="'soon' is wrong"):
         client_settings(options_of(**{"rocketmq.client.mqClientApiTimeout": "soon"}))
+    with pytest.raises(SettingError, match="vipChannelEnabled: 'maybe' is wrong"):
+        client_settings(options_of(**{"rocketmq.client.vipChannelEnabled": "maybe"}))
 
 
 def test_equal_options_give_equal_settings_so_that_connections_are_shared() -> None:

@@ -196,3 +196,26 @@ def test_a_real_query_is_told_measured_and_committed_to_its_last_batch(
         found = admin.progress("sums")
     assert found.lag == 0
     assert sum(queue.offset for queue in found.queues if queue.topic == "orders") == 30
+
+
+def test_the_end_of_a_watch_commits_what_spark_has_not_told_yet(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """Symptom: a query that ended well lags behind by its last batches, in every tool."""
+    with Producer(broker.namesrv, group="shop") as producer:
+        for number in range(20):
+            producer.send(Message("orders", b"%d" % number))
+    source = {"namesrvAddr": broker.namesrv, "topic": "orders", "consumerGroup": "ended"}
+    with watch(spark, commit=source, output=False):
+        query = (
+            spark.readStream.format("rocketmq")
+            .options(**source, startingOffsets="earliest", commitOffsets="false")
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(tmp_path))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(60)
+    with Admin(broker.namesrv) as admin:
+        assert admin.progress("ended").lag == 0

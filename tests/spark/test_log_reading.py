@@ -405,6 +405,8 @@ def test_a_file_removed_after_planning_is_a_loss_that_names_it(
         ({"path": "x", "tags": "||"}, "option 'tags'"),
         ({"path": "x", "startingTimestamp": "yesterday"}, "option 'startingTimestamp'"),
         ({"path": "x", "startingTimestamp": "2", "endingTimestamp": "1"}, "is before"),
+        ({"path": "x", "startingPhysicalOffset": "2", "endingPhysicalOffset": "1"}, "is before"),
+        ({"path": "x", "useConsumeQueue": "true"}, "needs 'topic' or 'topics'"),
         ({"path": "x", "onCorruptRecord": "ignore"}, "fail, skip, quarantine"),
         ({"path": "x", "splitSizeBytes": "1"}, "splitSizeBytes"),
         ({"path": "x", "maxBytesPerTriger": "1"}, "did you mean 'maxBytesPerTrigger'"),
@@ -413,6 +415,13 @@ def test_a_file_removed_after_planning_is_a_loss_that_names_it(
 def test_wrong_options_are_named(given: dict[str, str], message: str) -> None:
     with pytest.raises(SettingError, match=message):
         log_options(given)
+
+
+def test_times_are_exact_to_the_millisecond() -> None:
+    """Once: floats cut off the last one of some times."""
+    for millisecond in range(1_000):
+        given = {"path": "x", "startingTimestamp": f"2026-01-31T12:00:00.{millisecond:03d}Z"}
+        assert log_options(given).starting_ms == 1_769_860_800_000 + millisecond
 
 
 def test_a_path_that_is_no_store_is_refused_with_what_is_missing(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes
 
 from orbitmq.arrow.columns import arrow_schema
-from orbitmq.errors import CorruptRecord
-from orbitmq.spark import log_ends
+from orbitmq.errors import CorruptRecord, SettingError
+from orbitmq.spark import log_ends, log_stream
 from orbitmq.spark.data_loss import DataLoss
 from orbitmq.spark.log_options import log_options
 from orbitmq.spark.log_stream import LogStreamReader
@@ -234,6 +234,36 @@ def test_the_start_is_where_a_record_begins_and_stays_there(made: MadeLog) -> No
     assert reader.initialOffset() == {"physicalOffset": made.starts[50]}
     beginning = stream(made.root)
     assert beginning.initialOffset() == {"physicalOffset": FILE_SIZE}
+
+
+def test_a_start_behind_the_end_is_refused(made: MadeLog) -> None:
+    """Once: it began at the end, and gave records that begin before the start."""
+    reader = stream(made.root, startingPhysicalOffset=str(made.starts[-1] + 100_000))
+    with pytest.raises(SettingError, match="is behind the log's end"):
+        reader.initialOffset()
+
+
+def test_an_end_inside_a_record_lets_a_later_run_go_on_behind_it(made: MadeLog) -> None:
+    """Once: the checkpoint held an offset at which no record begins, and the next run failed."""
+    reader = stream(made.root, endingPhysicalOffset=str(made.starts[60] + 1))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    assert rows_between(reader, start, end) == made.starts[:61]
+    further = stream(made.root)
+    assert rows_between(further, end, further.latestOffset(end, ALL)) == made.starts[61:]
+
+
+def test_an_end_before_the_checkpoint_is_waited_at(
+    made: MadeLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once: Spark was answered at once each time, and asked again without a pause."""
+    looks: list[float] = []
+    monkeypatch.setattr(log_stream, "pause", looks.append)
+    monkeypatch.setattr(log_stream, "WAIT_S", 0.2)
+    reader = stream(made.root, endingPhysicalOffset=str(made.starts[10]))
+    at = {"physicalOffset": made.starts[50]}
+    assert reader.latestOffset(at, ALL) == at
+    assert looks
 
 
 def test_a_stream_ends_at_the_offset_that_was_asked_for(made: MadeLog) -> None:

@@ -107,6 +107,14 @@ def test_rows_and_batches_add_up_and_the_bar_fills() -> None:
     assert told(figures, has_bar=True).startswith("orders [######......]  50%  20 rows  100/s")
 
 
+def test_a_topic_made_again_does_not_spoil_the_bar() -> None:
+    """Once: as far back as there was still to do divided by zero, inside Spark's listener."""
+    meter = ProgressMeter()
+    meter.note(batch(offsets(orders=[50]), offsets(orders=[50])), 0.0)
+    figures = meter.note(batch(offsets(orders=[10]), offsets(orders=[50])), 1.0)
+    assert figures.done_part == 0.0
+
+
 def test_ended_queries_are_forgotten_beyond_a_limit() -> None:
     meter = ProgressMeter()
     for number in range(QUERIES_MAX + 5):

@@ -96,7 +96,7 @@ def test_a_cluster_that_speaks_tls_only_is_written_and_read(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"tls.enable": "false"}, "does it want TLS"),
+        ({"tls.enable": "false"}, "needs 'tls.enable' as true"),
         ({"tls.trustCertPath": ""}, "by TLS"),
         ({"tls.keyPassword": "wrong-one"}, "(?i)password|key"),
     ],

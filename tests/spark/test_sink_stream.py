@@ -5,11 +5,21 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from orbitmq.testing import EmbeddedBroker
-from tests.spark.sinking import bodies, lines, put, started, stored, stream, texts
+from tests.spark.sinking import (
+    WAIT_S,
+    bodies,
+    lines,
+    put,
+    started,
+    stored,
+    stream,
+    texts,
+    write,
+)
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +63,52 @@ def test_a_re_executed_batch_is_stored_again_at_least_once(
     assert bodies(broker.namesrv, "atleast") == sorted(texts(0, 20) * 2)
     ids = {message.message_id for message in stored(broker.namesrv, "atleast")}
     assert len(ids) == 20, "consumers can tell the copies by their ids"
+
+
+def test_two_writes_of_foreach_batch_are_stored_once_each(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """Once: the second write of the function was taken for a repetition of the first."""
+    source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
+    put(source, "0.txt", texts(0, 30))
+    rows = lines(spark, source)
+    options = {"delivery": "idempotent", "fenceMs": 100}
+
+    def both(batch: DataFrame, _number: int) -> None:
+        for name in ("a", "b"):
+            named = batch.select(sf.concat(sf.lit(name), "body").alias("body"))
+            write(named, broker.namesrv, "both", writeId=name, **options)
+
+    for _ in range(2):
+        query = (
+            rows.writeStream.foreachBatch(both)
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(WAIT_S)
+        forget_last_commit(checkpoint)
+    wanted = sorted(f"{name}{text}" for name in ("a", "b") for text in texts(0, 30))
+    assert bodies(broker.namesrv, "both") == wanted
+
+
+def test_an_idempotent_write_of_foreach_batch_without_a_name_is_refused(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    put(tmp_path / "in", "0.txt", texts(0, 3))
+
+    def nameless(batch: DataFrame, _number: int) -> None:
+        write(batch, broker.namesrv, "nameless", delivery="idempotent")
+
+    query = (
+        lines(spark, tmp_path / "in")
+        .writeStream.foreachBatch(nameless)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    with pytest.raises(PySparkException, match="needs the option 'writeId'"):
+        query.awaitTermination(WAIT_S)
 
 
 def test_complete_mode_appends_the_whole_result_of_each_batch(

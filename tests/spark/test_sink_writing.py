@@ -217,3 +217,29 @@ def test_a_broker_that_stays_away_is_told_with_topic_and_queue(fresh_name: Names
         with pytest.raises(MQError, match=f"rows 0 to 1 of this task.*queue . of topic {topic}"):
             run_task(made, [texts(1, 2)])
         gone.start()
+
+
+def test_the_first_row_is_stored_before_a_batch_behind_it_is_sent(
+    broker: EmbeddedBroker, fresh_name: Names
+) -> None:
+    """Once: a first batch of one row went out beside the second one."""
+    topic = fresh_name("first")
+    seen: list[int] = []
+
+    def batches() -> Iterator[Any]:
+        yield texts(0)
+        yield texts(1, 2)
+        seen.append(len(stored(broker.namesrv, topic)))
+        yield texts(3)
+
+    run_task(plan(broker, ["body"], topic=topic, delivery="idempotent"), batches())
+    assert seen == [1]
+    assert bodies(broker.namesrv, topic) == [f"row {number}" for number in range(4)]
+
+
+def test_a_flag_that_does_not_fit_is_named_with_its_row(
+    broker: EmbeddedBroker, fresh_name: Names
+) -> None:
+    rows = pa.record_batch({"body": ["a", "b"], "flag": pa.array([1, 2**40], pa.int64())})
+    with pytest.raises(LocalProtocolError, match=r"column flag of row 1 .* 32 bits"):
+        run_task(plan(broker, ["body", "flag"], topic=fresh_name("flags")), [rows])

@@ -187,7 +187,14 @@ def test_a_missing_topic_fails_and_names_option_and_topic(
         ({"topic": "orders", "startingOffsets": "{"}, "'startingOffsets'.*is not of the form"),
         ({"topic": "orders", "minPartitions": "0"}, "'minPartitions': '0' is not right"),
         ({"topicsPattern": "("}, "'topicsPattern': '\\(' is no regular expression"),
-        ({"topic": "orders", "startingTimestamp": "soon"}, "neither milliseconds nor ISO 8601"),
+        ({"topic": "orders", "startingTimestamp": "soon"}, "'soon' is not right: it is milli"),
+        ({"topic": "orders", "startingTimestamp": "--5"}, "'--5' is not right: it is milli"),
+        (
+            {"topic": "orders", "startingOffsetsByTimestamp": "earliest"},
+            "'startingOffsetsByTimestamp': 'earliest' is no JSON of the form",
+        ),
+        ({"topics": " , "}, "'topics': ' , ' names no topic"),
+        ({"topic": "orders", "commitOffsets": "true"}, "'commitOffsets': 'true' is for streams"),
     ],
 )
 def test_a_wrong_option_is_named(

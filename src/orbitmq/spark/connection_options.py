@@ -110,6 +110,9 @@ def _addresses(options: ConnectionOptions) -> dict[str, Any]:
 
 def _tls(options: ConnectionOptions) -> TlsClientSettings | None:
     if not options.tls_enable:
+        unused = [name for name in _given(options) if name.startswith("tls.")]
+        if unused:
+            raise SettingError(f"the option {unused[0]!r} needs 'tls.enable' as true beside it")
         return None
     return TlsClientSettings(
         trust_cert_path=options.tls_trust_cert_path or None,
@@ -126,6 +129,8 @@ def _hooks(options: ConnectionOptions) -> tuple[Signing, ...]:
         raise SettingError(
             f"the option {missing!r} is missing: accessKey and secretKey go together"
         )
+    if not options.access_key and options.security_token:
+        raise SettingError("the option 'securityToken' needs 'accessKey' and 'secretKey' beside it")
     if not options.access_key:
         return ()
     return (Signing(options.access_key, options.secret_key, options.security_token),)
@@ -161,7 +166,7 @@ def _client_settings(options: ConnectionOptions) -> dict[str, Any]:
         field, read = _CLIENT_SETTINGS[spelt[option]]
         try:
             found[field] = read(text)
-        except ValueError:
+        except (ValueError, msgspec.ValidationError):
             raise SettingError(
                 f"option {CLIENT_PREFIX}{spelt[option]}: {text!r} is wrong"
             ) from None
@@ -170,9 +175,17 @@ def _client_settings(options: ConnectionOptions) -> dict[str, Any]:
 
 def _shown(options: Options) -> str:
     """Give options as text, without what is secret and what is not given."""
-    shown = []
-    for name, field in option_fields(type(options)).items():
-        value = getattr(options, field.name)
-        if value != field.default:
-            shown.append(f"{name}={HIDDEN if is_secret(field) else repr(value)}")
+    shown = [
+        f"{name}={HIDDEN if is_secret(field) else repr(getattr(options, field.name))}"
+        for name, field in _given(options).items()
+    ]
     return f"{type(options).__name__}({', '.join(shown)})"
+
+
+def _given(options: Options) -> dict[str, msgspec.structs.FieldInfo]:
+    """Give the options that are not as they would be without a word."""
+    return {
+        name: field
+        for name, field in option_fields(type(options)).items()
+        if getattr(options, field.name) != field.default
+    }

@@ -13,6 +13,7 @@ Rules:
 """
 
 import json
+import logging
 import sys
 from asyncio import AbstractServer
 from collections.abc import Callable, Mapping
@@ -51,7 +52,11 @@ if TYPE_CHECKING:
 
 COMMIT_INTERVAL_S = 1.0
 LINE_INTERVAL_S = 1.0
+TOLD_MS = 10_000
+"""So long the end of a watch waits for what Spark has not told yet."""
 _ERASE_TO_END = "\x1b[K"
+
+log = logging.getLogger(__name__)
 
 Commit = Callable[[str], None]
 """Tells brokers the offsets that a source's JSON holds; raises MQError."""
@@ -96,16 +101,16 @@ class ProgressListener(StreamingQueryListener):
         if ends:
             self._pending[str(progress.id)] = ends
         if now_s - self._committed_s >= COMMIT_INTERVAL_S:
-            self._commit_pending()
+            self.commit_pending()
         self._tell(figures, now_s)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
         """Nothing new came: commit how far the query is."""
-        self._commit_pending()
+        self.commit_pending()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Commit the last batch, and end the line."""
-        self._commit_pending()
+        self.commit_pending()
         name = self._names.pop(str(event.id), str(event.id))
         figures = [one for one in self._meter.figures() if one.query == name]
         if figures and self._output is not None:
@@ -117,7 +122,8 @@ class ProgressListener(StreamingQueryListener):
     def _is_other(self, name: str | None) -> bool:
         return self._query_name is not None and name != self._query_name
 
-    def _commit_pending(self) -> None:
+    def commit_pending(self) -> None:
+        """Commit what was not committed yet."""
         self._committed_s = self._clock.monotonic_s()
         pending, self._pending = self._pending, {}
         if self._commit is None:
@@ -193,13 +199,23 @@ class Watch:
         self._served = (thread, server)
 
     def close(self) -> None:
-        """End it: no more lines, no more metrics."""
+        """End it: the last offsets are committed, no more lines, no more metrics."""
+        self._wait_told()
         self._spark.streams.removeListener(self._listener)
+        self._listener.commit_pending()
         if self._served is not None:
             thread, server = self._served
             self._served = None
             thread.submit(_end(server)).result()
             thread.close()
+
+    def _wait_told(self) -> None:
+        """Let Spark tell what has happened already: it does so in a thread of its own."""
+        context: Any = self._spark.sparkContext
+        try:
+            context._jsc.sc().listenerBus().waitUntilEmpty(TOLD_MS)  # noqa: SLF001 - no other way
+        except Exception:  # of Spark or its gateway: the session has ended, or is slow
+            log.debug("Spark has not told everything of its queries")
 
     def __enter__(self) -> "Watch":
         """Give the watch."""

@@ -8,13 +8,12 @@ Rules:
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 import msgspec
 
 from orbitmq.errors import RemoteProtocolError, SettingError
-from orbitmq.spark.options import Count, Options, read_options, told
+from orbitmq.spark.options import Count, Options, read_options, read_time_ms, told
 from orbitmq.wire.expression import TagFilter
 
 FORMAT = "rocketmq_log"
@@ -109,12 +108,12 @@ class LogOptions(Options, frozen=True, kw_only=True):
     @property
     def starting_ms(self) -> int | None:
         """The first store time, if there is one."""
-        return time_ms("startingTimestamp", self.starting_timestamp)
+        return _time_ms("startingTimestamp", self.starting_timestamp)
 
     @property
     def ending_ms(self) -> int | None:
         """The first store time that is out, if there is one."""
-        return time_ms("endingTimestamp", self.ending_timestamp)
+        return _time_ms("endingTimestamp", self.ending_timestamp)
 
 
 def log_options(given: Mapping[str, str]) -> LogOptions:
@@ -138,22 +137,20 @@ def log_options(given: Mapping[str, str]) -> LogOptions:
     begin, end = options.starting_ms, options.ending_ms
     if begin is not None and end is not None and end < begin:
         raise SettingError(f"{FORMAT}: 'endingTimestamp' is before 'startingTimestamp'")
+    _check_span(options)
     return options
 
 
-def time_ms(name: str, text: str) -> int | None:
-    """Give a time in milliseconds since 1970, None without one; raises SettingError."""
-    text = text.strip()
-    if not text:
-        return None
-    if text.isdecimal():
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
+def _check_span(options: LogOptions) -> None:
+    first, last = options.starting_physical_offset, options.ending_physical_offset
+    if first is not None and last is not None and last < first:
+        raise SettingError(f"{FORMAT}: 'endingPhysicalOffset' is before 'startingPhysicalOffset'")
+    if options.use_consume_queue == "true" and not options.chosen_topics:
         raise SettingError(
-            f"{FORMAT}: option {name!r}: {text!r} is not right: it is milliseconds since 1970, or "
-            "a time such as 2026-01-31T12:00:00Z"
-        ) from None
-    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return int(zoned.timestamp() * 1_000)
+            f"{FORMAT}: option 'useConsumeQueue' as true needs 'topic' or 'topics': queue files are"
+            " those of topics"
+        )
+
+
+def _time_ms(name: str, text: str) -> int | None:
+    return read_time_ms(name, text, FORMAT) if text.strip() else None

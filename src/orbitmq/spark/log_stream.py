@@ -25,6 +25,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from orbitmq.arrow.starts import resync
+from orbitmq.errors import SettingError
 from orbitmq.spark.data_loss import DataLoss
 from orbitmq.spark.log_ends import has_grown, log_end
 from orbitmq.spark.log_files import Log, find_log
@@ -67,6 +68,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             first = found.files[0].base if found.files else 0
             asked = self._options.starting_physical_offset
             is_inside = asked is not None and asked > first
+            if is_inside and asked is not None and asked > self._seen_end(found):
+                raise SettingError(
+                    f"{FORMAT}: option 'startingPhysicalOffset': {asked} is behind the log's end, "
+                    f"{self._end}; begin there, or wait until the log is that long"
+                )
             self._initial = self._record_from(found, asked or 0, resync) if is_inside else first
         return {OFFSET: self._initial}
 
@@ -137,12 +143,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         clock = SystemClock()
         until_s = clock.monotonic_s() + WAIT_S
         files, found = SystemFiles(), self._log()
-        end = self._bounded(self._seen_end(found))
-        while end == begin and self._target is None and clock.monotonic_s() < until_s:
+        end = self._bounded(found)
+        while end <= begin and self._target is None and clock.monotonic_s() < until_s:
             pause(LOOK_EVERY_S)
             if has_grown(files, found.files, begin) or self._is_next_file_there(found, begin):
                 found = self._log()
-                end = self._bounded(self._seen_end(found))
+                end = self._bounded(found)
         return found, end
 
     def _is_next_file_there(self, found: Log, begin: int) -> bool:
@@ -156,9 +162,15 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._end = log_end(SystemFiles(), found.files, known)
         return self._end
 
-    def _bounded(self, end: int) -> int:
-        bounds = (self._target, self._options.ending_physical_offset)
-        return min(end, *(bound for bound in bounds if bound is not None), end)
+    def _bounded(self, found: Log) -> int:
+        """Give the end that is asked for, or the log's; it is where a record begins (rule 2)."""
+        end = self._seen_end(found)
+        if self._target is not None:
+            end = min(end, self._target)
+        asked = self._options.ending_physical_offset
+        if asked is not None and asked < end:
+            end = min(end, self._record_from(found, asked, next_record))
+        return end
 
     def _record_from(self, found: Log, log_offset: int, search: Search) -> int:
         """Give the first record that begins at a log offset or behind it, or the log's end."""

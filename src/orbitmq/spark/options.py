@@ -13,6 +13,7 @@ Rules:
 
 import difflib
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
 
 import msgspec
@@ -79,6 +80,25 @@ def _value(field: msgspec.structs.FieldInfo, text: str, source: str) -> Any:
         raise SettingError(
             f"{source}: option {field.encode_name!r}:{shown} is not right: {_why(field, error)}"
         ) from None
+
+
+def read_time_ms(option: str, text: str, source: str) -> int:
+    """Give the milliseconds of an option that is a number of them, or ISO 8601 (UTC if not told).
+
+    Raises SettingError that names the option.
+    """
+    text = text.strip()
+    if text.removeprefix("-").isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise SettingError(
+            f"{source}: option {option!r}: {text!r} is not right: it is milliseconds since 1970, "
+            "or a time such as 2026-01-31T12:00:00Z"
+        ) from None
+    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return round(zoned.timestamp() * 1_000)
 
 
 def is_secret(field: msgspec.structs.FieldInfo) -> bool:

@@ -138,9 +138,9 @@ class _Query:
         return self.figures
 
     def _done_part(self, ends: Mapping[Queue, int], latest: Mapping[Queue, int]) -> float:
-        done = sum(end - self._begin[queue] for queue, end in ends.items())
+        done = max(0, sum(end - self._begin[queue] for queue, end in ends.items()))
         ahead = sum(latest[queue] - end for queue, end in ends.items())
-        return 1.0 if not ahead else max(0.0, done / (done + ahead))
+        return 1.0 if not ahead else done / (done + ahead)
 
     def _lags(
         self, ends: Mapping[Queue, int], latest: Mapping[Queue, int], now_s: float

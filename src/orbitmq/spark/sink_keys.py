@@ -12,9 +12,12 @@ Rules:
 3. A streaming query repeats only the first batch of a run. So a process that has seen an earlier
    batch of the same run knows that nobody has begun this one before the run did.
 4. Two attempts of one task at the same time cannot be told apart: speculation is refused.
+5. The function of foreachBatch may write several times: to be idempotent each write there has a
+   name (writeId), which counts together with query and batch.
 """
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,6 +46,9 @@ MOVED = 2**40
 
 RUNS_MAX = 1_000
 """So many runs are remembered; those of a process are few."""
+
+_RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""The id of a run. A job group that is no such id is the program's own, and says nothing."""
 
 _SHIFTS = np.arange(4 * (ROW_DIGITS - 1), -1, -4, dtype=np.uint64)
 _HEX = np.frombuffer(b"0123456789ABCDEF", np.uint8)
@@ -87,27 +93,46 @@ _first_batches: dict[str, int] = {}
 """The first batch that this process has seen of each run (rule 3)."""
 
 
-def current_task(write_id: str = "", *, is_idempotent: bool = False) -> TaskKey:
-    """Give the task that runs in this process; raises SettingError (rule 4)."""
+class Write(msgspec.Struct, frozen=True):
+    """What is known of a write before its tasks run."""
+
+    is_stream: bool = False
+    """Whether it is a query's own sink."""
+    name: str = ""
+    is_idempotent: bool = False
+
+
+def current_task(write: Write) -> TaskKey:
+    """Give the task that runs in this process; raises SettingError (rules 4 and 5)."""
     context = TaskContext.get()
     if context is None:
         raise SettingError("rows are written by Spark's tasks, and this is none")
-    if is_idempotent:
+    if write.is_idempotent:
         _refuse_speculation(context.getLocalProperty(SPECULATION) or "")
     names = (QUERY_ID, BATCH_ID, RUN_ID, APP_ID, EXECUTION_ID)
     found = {name: context.getLocalProperty(name) or "" for name in names}
-    return task_key(found, (context.partitionId(), context.attemptNumber()), write_id)
+    return task_key(found, (context.partitionId(), context.attemptNumber()), write)
 
 
-def task_key(found: Mapping[str, str], place: tuple[int, int], write_id: str = "") -> TaskKey:
-    """Give the task of these properties, with its partition and attempt as its place."""
+def task_key(found: Mapping[str, str], place: tuple[int, int], write: Write) -> TaskKey:
+    """Give the task of these properties, with its partition and attempt as its place.
+
+    Raises SettingError for a write of foreachBatch that needs a name (rule 5).
+    """
     partition, attempt = place
-    if found[QUERY_ID] and found[BATCH_ID]:
+    is_in_query = bool(found[QUERY_ID] and found[BATCH_ID])
+    if is_in_query and not write.is_stream and write.is_idempotent and not write.name:
+        raise SettingError(
+            "delivery=idempotent inside foreachBatch needs the option 'writeId': a name for this"
+            " write, another one for each write of the function"
+        )
+    if is_in_query and (write.is_stream or write.name):
         batch = int(found[BATCH_ID])
+        query = found[QUERY_ID] if write.is_stream else f"{found[QUERY_ID]} write {write.name}"
         is_new = _is_new_batch(found[RUN_ID], batch)
-        return TaskKey(found[QUERY_ID], batch, partition, attempt, bool(attempt) or not is_new)
-    if write_id:
-        return TaskKey(f"write {write_id}", 0, partition, attempt)
+        return TaskKey(query, batch, partition, attempt, bool(attempt) or not is_new)
+    if write.name:
+        return TaskKey(f"write {write.name}", 0, partition, attempt)
     query = f"{found[APP_ID]} {found[EXECUTION_ID]}"
     return TaskKey(query, 0, partition, attempt, bool(attempt))
 
@@ -123,7 +148,7 @@ def _refuse_speculation(found: str) -> None:
 
 def _is_new_batch(run: str, batch: int) -> bool:
     """Whether this process has seen an earlier batch of the run."""
-    if not run:
+    if not _RUN.fullmatch(run):
         return False
     if len(_first_batches) > RUNS_MAX:
         _first_batches.clear()

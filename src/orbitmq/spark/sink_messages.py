@@ -76,7 +76,7 @@ def messages_of(
         numbers=numbers,
         bodies=bodies,
         properties=properties,
-        flags=_numbers(columns.get("flag"), len(numbers)),
+        flags=_flags(columns.get("flag"), numbers),
         body_sizes=sizes,
         is_timed=_mask(delays),
         queue_ids=columns.get("queueId"),
@@ -89,10 +89,14 @@ def _lengths(column: Any) -> Any:
     return pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
 
 
-def _numbers(column: Any, count: int) -> Any:
+def _flags(column: Any, numbers: Any) -> Any:
     if column is None:
-        return np.zeros(count, np.int32)
-    return pc.fill_null(column, 0).cast(pa.int32()).to_numpy(zero_copy_only=False)
+        return np.zeros(len(numbers), np.int32)
+    found = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+    narrow = found.astype(np.int32)
+    if (narrow != found).any():
+        _refuse("flag", numbers, narrow != found, "is no number of 32 bits")
+    return narrow
 
 
 # --- properties ---

@@ -49,7 +49,7 @@ class SinkOptions(ConnectionOptions, frozen=True, kw_only=True):
         told(
             "Names a batch write with `delivery=idempotent`: the same write made again, whole or"
             " after it was cut short, stores nothing twice. Streaming queries have a name of"
-            " their own, their checkpoint's."
+            " their own, their checkpoint's; each write inside `foreachBatch` needs one beside it."
         ),
     ] = ""
     producer_group: Annotated[str, told("The producer group that brokers are told.")] = "SPARK_SINK"
@@ -109,13 +109,7 @@ class SinkOptions(ConnectionOptions, frozen=True, kw_only=True):
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Give the options of a write, the same in every process; raises SettingError."""
     options = read_options(SinkOptions, given, FORMAT)
-    known = resolved(options)
-    options = msgspec.structs.replace(
-        options,
-        namesrv_addr=known.namesrv_addr,
-        broker_addr=known.broker_addr,
-        delivery=_delivery(options),
-    )
+    options = msgspec.structs.replace(resolved(options), delivery=_delivery(options))
     client_settings(options)
     if options.delivery == "transactional":
         raise SettingError(

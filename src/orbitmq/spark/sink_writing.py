@@ -13,6 +13,7 @@ Rules:
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ from orbitmq.errors import SettingError
 from orbitmq.spark.cluster import Cluster, cluster_of
 from orbitmq.spark.sink_bounds import Bounds, earliest_ms, keep_ends
 from orbitmq.spark.sink_earlier import Earlier
-from orbitmq.spark.sink_keys import END, TaskKey, current_task
+from orbitmq.spark.sink_keys import END, TaskKey, Write, current_task
 from orbitmq.spark.sink_messages import Messages, messages_of, named_columns, rows_by_topic
 from orbitmq.spark.sink_options import FORMAT, SinkOptions, check_sink_topic, sink_options
 from orbitmq.spark.sink_patience import patiently
@@ -56,8 +57,14 @@ class SinkPlan(msgspec.Struct, frozen=True):
 
     options: SinkOptions
     columns: tuple[str, ...]
+    is_stream: bool = False
     begun_ms: int | None = None
     """When a batch write began that has no name."""
+
+    @property
+    def write(self) -> Write:
+        """What the keys of its rows are made of."""
+        return Write(self.is_stream, self.options.write_id, self.options.is_idempotent)
 
 
 def batch_writer(
@@ -68,7 +75,8 @@ def batch_writer(
         raise SettingError(f'{FORMAT}: topics only grow; write with mode("append")')
     options = sink_options(given)
     begun_ms = None if options.write_id else SystemClock().wall_ms()
-    return TopicBatchWriter(SinkPlan(options, check_schema(schema, options), begun_ms))
+    columns = check_schema(schema, options)
+    return TopicBatchWriter(SinkPlan(options, columns, begun_ms=begun_ms))
 
 
 def stream_writer(given: Mapping[str, str], schema: StructType) -> DataSourceStreamArrowWriter:
@@ -76,7 +84,7 @@ def stream_writer(given: Mapping[str, str], schema: StructType) -> DataSourceStr
     options = sink_options(given)
     if options.write_id:
         raise SettingError(f"{FORMAT}: writeId is for batch writes; a stream has its checkpoint")
-    return TopicStreamWriter(SinkPlan(options, check_schema(schema, options)))
+    return TopicStreamWriter(SinkPlan(options, check_schema(schema, options), is_stream=True))
 
 
 class TopicBatchWriter(DataSourceArrowWriter):
@@ -116,9 +124,7 @@ def write_rows(plan: SinkPlan, batches: Iterator[Any]) -> SinkCommit:
     first = next(rows, None)
     if first is None:
         return SinkCommit()
-    options = plan.options
-    task = current_task(options.write_id, is_idempotent=options.is_idempotent)
-    return write_task(plan, task, first, rows)
+    return write_task(plan, current_task(plan.write), first, rows)
 
 
 def write_task(plan: SinkPlan, task: TaskKey, first: Any, rows: Iterator[Any]) -> SinkCommit:
@@ -177,12 +183,13 @@ class Writing:
         if self._is_stored():
             self._skip(first, rows)
             return
-        if first.num_rows > 1:
+        following = list(islice(rows, 1)) if first.num_rows == 1 else []
+        if first.num_rows > 1 or following:
             self._send(first.slice(0, 1))
             self._outbox.flush()
             first = first.slice(1)
         held = first
-        for batch in rows:
+        for batch in chain(following, rows):
             self._send(held)
             held = batch
         self._send(held.slice(0, held.num_rows - 1))

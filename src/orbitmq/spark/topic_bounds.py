@@ -10,11 +10,11 @@ Rules:
 """
 
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
 
 from orbitmq.errors import SettingError
 from orbitmq.spark.cluster import Cluster
 from orbitmq.spark.offsets import Offsets, read_offsets
+from orbitmq.spark.options import read_time_ms
 from orbitmq.spark.queue_words import told_of
 from orbitmq.spark.topic_options import EARLIEST, FORMAT, GROUP, LATEST, TopicOptions
 from orbitmq.spark.topic_times import first_since
@@ -57,7 +57,7 @@ class Bounds:
         """Give where to begin in each queue; `default` counts if no option says it."""
         options = self._options
         if options.starting_timestamp:
-            time_ms = read_time("startingTimestamp", options.starting_timestamp)
+            time_ms = read_time_ms("startingTimestamp", options.starting_timestamp, FORMAT)
             return self._starts_by_time("startingTimestamp", dict.fromkeys(self._queues, time_ms))
         if options.starting_offsets_by_timestamp:
             name, text = "startingOffsetsByTimestamp", options.starting_offsets_by_timestamp
@@ -91,7 +91,7 @@ class Bounds:
         """Give where to end in each queue."""
         options = self._options
         if options.ending_timestamp:
-            time_ms = read_time("endingTimestamp", options.ending_timestamp)
+            time_ms = read_time_ms("endingTimestamp", options.ending_timestamp, FORMAT)
             return self._ends_by_time(dict.fromkeys(self._queues, time_ms))
         if options.ending_offsets_by_timestamp:
             name, text = "endingOffsetsByTimestamp", options.ending_offsets_by_timestamp
@@ -145,9 +145,10 @@ class Bounds:
     def _listed(self, option: str, text: str) -> Offsets:
         """Give what an option's JSON lists (rule 3)."""
         if not text.lstrip().startswith("{"):
+            words = "" if "Timestamp" in option else f"none of {EARLIEST}, {LATEST}, {GROUP} and "
             raise SettingError(
-                f"{FORMAT}: option {option!r}: {text!r} is none of {EARLIEST}, {LATEST}, {GROUP} "
-                'and no JSON of the form {"topic": {"broker": {"0": 17}}}'
+                f"{FORMAT}: option {option!r}: {text!r} is {words}"
+                'no JSON of the form {"topic": {"broker": {"0": 17}}}'
             )
         listed = read_offsets(option, text)
         known = set(self._queues)
@@ -166,21 +167,3 @@ class Bounds:
             return {}
         spans = {queue: range(self.first[queue], self.last[queue]) for queue in times_ms}
         return first_since(self._cluster, self._options, times_ms, spans)
-
-
-def read_time(option: str, text: str) -> int:
-    """Give the milliseconds of an option that is a number of them, or ISO 8601 (UTC if not told).
-
-    Raises SettingError that names the option.
-    """
-    if text.strip().lstrip("-").isdigit():
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError as error:
-        raise SettingError(
-            f"{FORMAT}: option {option!r}: {text!r} is neither milliseconds nor ISO 8601: {error}"
-        ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)

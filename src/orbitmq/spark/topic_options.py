@@ -223,6 +223,10 @@ def topic_options(given: Mapping[str, str], *, is_stream: bool) -> TopicOptions:
     _one_of(options, "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
     _one_of(options, "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
     _one_of(options, "tags", "sql92")
+    if options.topics and not options.topics.strip(" ,"):
+        raise _wrong("topics", options.topics, "names no topic")
+    if not is_stream and options.commit_offsets:
+        raise _wrong("commitOffsets", "true", "is for streams: a batch has no progress")
     if options.long_poll_ms > LONG_POLL_MS_MAX:
         raise _wrong("longPollMs", options.long_poll_ms, f"is {LONG_POLL_MS_MAX} at most")
     if not is_stream and options.starting_offsets == LATEST:
