@@ -44,7 +44,6 @@ from orbitmq.errors import (
     SendUnknown,
 )
 from orbitmq.net.connection import Connection
-from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 
