@@ -2,7 +2,8 @@
 
 import itertools
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -15,6 +16,9 @@ from tests.wire_client import WireClient
 
 Fresh = Callable[[str], str]
 WAITS = {"sysFlag": 6, "suspendTimeoutMillis": 15_000}
+WAKES = 10
+WAKE_S_MAX = 0.05
+"""On average; one that looks every 200 ms needs twice as long."""
 
 
 @pytest.mark.parametrize(
@@ -114,6 +118,35 @@ def test_a_waiting_pull_is_answered_when_a_message_comes(system: System, fresh_n
         answer = waiting.receive_answer(opaque, timeout_s=7)
     assert [record.body for record in scan_records(answer.body)] == [b"new"]
     assert answer.fields["nextBeginOffset"] == "2"
+
+
+def test_a_waiting_pull_wakes_the_moment_its_message_is_stored(
+    system: System, fresh_name: Fresh
+) -> None:
+    """No timer is waited for. A busy machine may be slow once, but not at each of three tries."""
+    topic, group = fresh_name("T"), fresh_name("G")
+    with WireClient(system.broker) as waiting, WireClient(system.broker) as sending:
+        fill(sending, topic, [b"old"])
+        tries_s = [
+            sum(waking_s(waiting, sending, pull_request(topic, group, offset, **WAITS)))
+            for offset in (1, 1 + WAKES, 1 + 2 * WAKES)
+        ]
+    assert min(tries_s) < WAKES * WAKE_S_MAX, tries_s
+
+
+def waking_s(waiting: WireClient, sending: WireClient, pull: Command) -> Iterator[float]:
+    """Give how long after the answer to its send each of some messages comes, one by one."""
+    topic, first = pull.fields["topic"], int(pull.fields["queueOffset"])
+    for offset in range(first, first + WAKES):
+        pull.fields["queueOffset"] = str(offset)
+        opaque = waiting.send(pull)
+        with pytest.raises(TimeoutError):
+            waiting.receive(timeout_s=0.05)
+        fill(sending, topic, [b"new"])
+        sent_s = time.monotonic()
+        answer = waiting.receive_answer(opaque)
+        yield time.monotonic() - sent_s
+        assert [record.queue_offset for record in scan_records(answer.body)] == [offset]
 
 
 def test_a_waiting_pull_sleeps_through_tags_it_did_not_ask_for(
