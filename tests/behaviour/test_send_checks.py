@@ -20,6 +20,7 @@ from tests.wire_client import WireClient
 Fresh = Callable[[str], str]
 
 TOO_LARGE = bytes(4_194_305)
+ILLEGAL = "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
 TWO = encode_batch([BatchMessage(b"1", b"TAGS\x01A"), BatchMessage(b"2")])
 
 
@@ -33,9 +34,11 @@ def batch_request(topic: str, body: bytes = TWO, /, **changes: str | int) -> Com
 @pytest.mark.parametrize(
     ("changes", "body", "code", "remark"),
     [
-        ({"b": "bad topic!", "c": "NoTemplate", "e": 99}, b"", 1, "The specified topic"),
-        ({"b": ""}, b"", 1, "The specified topic"),
-        ({"b": "a" * 128}, b"", 1, "The specified topic"),
+        ({"b": "bad topic!", "c": "NoTemplate", "e": 99}, b"", 1, ILLEGAL),
+        ({"b": "bad topic!" * 13}, b"", 1, ILLEGAL),
+        ({"b": ""}, b"", 1, "The specified topic is blank."),
+        ({"b": "  "}, b"", 1, "The specified topic is blank."),
+        ({"b": "a" * 128}, b"", 1, "The specified topic is longer than topic max length."),
         ({"b": "SCHEDULE_TOPIC_XXXX", "e": 99}, TOO_LARGE, 16, "is forbidden."),
         ({"b": "OFFSET_MOVED_EVENT"}, b"", 16, "Sending message to topic[OFFSET_MOVED_EVENT]"),
         ({"b": "NeverMade", "c": "NoTemplate", "e": 99}, TOO_LARGE, 17, "topic[NeverMade] not"),
