@@ -5,7 +5,12 @@ In: a broker with one setting that is not the default. Out: what clients, tools 
 
 import asyncio
 import json
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -181,5 +186,78 @@ def test_fewer_pages_than_was_set_wait_for_the_thorough_sync(
             for _ in range(2):
                 assert (await broker.call(send_request("T", bytes(PAGE_SIZE)))).code == 0
             await until(lambda: store.durable_offset > before)
+
+    run(main())
+
+
+def test_the_listening_queue_and_the_buffers_of_connections_have_the_sizes_that_were_set(
+    tmp_path: Path,
+) -> None:
+    sizes = {"server_socket_rcv_buf_size": 16_384, "server_socket_snd_buf_size": 32_768}
+
+    async def main() -> None:
+        settings = with_setting(server_socket_backlog=7, **sizes)
+        async with running(tmp_path, new_turn(), settings) as broker:
+            await broker.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+            server = broker.broker._server
+            assert server._listener is not None
+            assert backlog_of(server._listener.sockets[0]) == 7
+            (connection,) = server.connections
+            accepted = connection._transport.get_extra_info("socket")
+            buffers = [
+                accepted.getsockopt(socket.SOL_SOCKET, option) // 2  # Linux doubles what is asked
+                for option in (socket.SO_RCVBUF, socket.SO_SNDBUF)
+            ]
+            assert buffers == list(sizes.values())
+
+    run(main())
+
+
+def backlog_of(listening: Any) -> int:
+    """Give how many connections may wait at a listening socket, as Linux tells it."""
+    info = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+    found: int = struct.unpack_from("=I", info, 28)[0]  # tcpi_sacked
+    return found
+
+
+def test_a_name_server_is_dialled_for_as_long_as_was_set(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        with deaf_port() as port:
+            settings = with_setting(connect_timeout_millis=50, namesrv_addr=f"127.0.0.1:{port}")
+            async with running(tmp_path, new_turn(), settings):
+                await until(
+                    lambda: f"no connection to 127.0.0.1:{port} within 0.05 s" in caplog.text
+                )
+
+    run(main())
+
+
+@contextmanager
+def deaf_port() -> Iterator[int]:
+    """A port whose listening queue is full: who dials it hears nothing."""
+    with socket.create_server(("127.0.0.1", 0), backlog=1) as listening, ExitStack() as stack:
+        address = listening.getsockname()
+        for _ in range(8):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(address)
+        yield address[1]
+
+
+def test_a_silent_connection_to_a_name_server_is_closed_after_the_time_that_was_set(
+    tmp_path: Path,
+) -> None:
+    server = NameServerDouble()
+
+    async def main() -> None:
+        async with serving(server) as site:
+            settings = with_setting(
+                client_channel_max_idle_time_seconds=1, namesrv_addr=site.address
+            )
+            async with running(tmp_path, new_turn(), settings):
+                (connection,) = server.connections
+                await until(lambda: connection.closed)
 
     run(main())

@@ -47,7 +47,7 @@ from orbitmq.net.connection import Connection
 from orbitmq.net.dispatch import Dispatcher
 from orbitmq.net.peer import Peer
 from orbitmq.net.server import Server
-from orbitmq.net.serving import dial_tls_from, limits_from, proxies_from, tls_from
+from orbitmq.net.serving import dial_limits_from, dial_tls_from, limits_from, proxies_from, tls_from
 from orbitmq.net.turn import Turn
 from orbitmq.store.opening import Outside
 from orbitmq.store.refusals import RefusalKind
@@ -242,8 +242,10 @@ class Broker:
     def _name_servers(self) -> list[Peer]:
         settings = self._settings
         addresses = map(str.strip, settings.namesrv_addr.split(";"))
-        tls = dial_tls_from(settings)
-        return [Peer(address, self._turn, tls=tls) for address in addresses if address]
+        tls, limits = dial_tls_from(settings), dial_limits_from(settings)
+        return [
+            Peer(address, self._turn, tls=tls, limits=limits) for address in addresses if address
+        ]
 
     @property
     def delayed_count(self) -> int:

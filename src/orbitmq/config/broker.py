@@ -64,6 +64,19 @@ class BrokerSettings(StoreSettings, frozen=True, kw_only=True):
     namesrv_addr: Annotated[
         str, fact("The name servers to register with, host:port, separated by semicolons.")
     ] = ""
+    connect_timeout_millis: Annotated[
+        int,
+        fact("How long dialling a name server may take.", unit="ms", least=10, most=60_000),
+    ] = 3_000
+    client_channel_max_idle_time_seconds: Annotated[
+        int,
+        fact(
+            "Close a connection to a name server without a byte for so long.",
+            unit="s",
+            least=1,
+            most=86_400,
+        ),
+    ] = 120
     register_name_server_period: Annotated[
         int,
         fact(
