@@ -156,6 +156,8 @@ def test_a_waiting_pull_sleeps_through_tags_it_did_not_ask_for(
     with WireClient(system.broker) as waiting, WireClient(system.broker) as sending:
         fill(sending, topic, [b"old"])
         opaque = waiting.send(pull_request(topic, group, 1, subscription="Wanted", **WAITS))
+        with pytest.raises(TimeoutError):
+            waiting.receive(timeout_s=0.2)
         fill(sending, topic, [b"no"] * 3, i="TAGS\x01Other\x02")
         with pytest.raises(TimeoutError):
             waiting.receive(timeout_s=0.2)
@@ -289,6 +291,7 @@ def test_offsets_are_kept_apart_by_group_topic_and_queue_and_outlive_the_members
 
 
 def test_no_progress_is_not_stored_as_an_offset(system: System, fresh_name: Fresh) -> None:
+    """Kept difference: the originals store it, and the group begins anew."""
     topic, group = fresh_name("T"), fresh_name("G")
     place: dict[str, str | int] = {"consumerGroup": group, "topic": topic, "queueId": 0}
     with WireClient(system.broker) as client:
@@ -297,7 +300,7 @@ def test_no_progress_is_not_stored_as_an_offset(system: System, fresh_name: Fres
         assert client.ask(15, commitOffset=3, **place).code == 0
         assert client.ask(15, commitOffset=-1, **place).code == 0
         answer = client.ask(14, **place)
-    assert (answer.code, answer.fields["offset"]) == (0, "3")
+    assert (answer.code, answer.fields["offset"]) == (0, "3" if judged_original() is None else "0")
 
 
 def test_members_of_a_group_see_each_other_come_and_go(system: System, fresh_name: Fresh) -> None:
@@ -373,7 +376,9 @@ def test_pipelined_sends_from_many_connections_all_get_their_own_place(
         bodies = _read_all(client, topic, group, 801)
     for number in range(4):
         mine = [body for body in bodies if body.startswith(b"%d-" % number)]
-        assert mine == [b"%d-%d" % (number, i) for i in range(200)]
+        assert sorted(mine) == sorted(b"%d-%d" % (number, i) for i in range(200))
+        if judged_original() is None:  # an original's threads overtake each other
+            assert mine == [b"%d-%d" % (number, i) for i in range(200)]
 
 
 def _read_all(client: WireClient, topic: str, group: str, count: int) -> list[bytes]:

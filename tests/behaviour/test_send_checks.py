@@ -11,7 +11,7 @@ from orbitmq.wire.command import Command
 from orbitmq.wire.fastjson import read_json
 from orbitmq.wire.properties import parse_properties
 from orbitmq.wire.record import scan_records
-from tests.behaviour.requests import fill, pull_request, send_request
+from tests.behaviour.requests import await_readable, fill, pull_request, send_request
 from tests.behaviour.test_delay import record_of
 from tests.foreign.asking import await_topic
 from tests.foreign.judged import System, judged_original
@@ -101,6 +101,7 @@ def test_a_batch_is_what_says_so_whatever_its_code(system: System, fresh_name: F
         single.code = 320
         for request in (single, send_request(topic, TWO, m="1", i="")):
             assert "," not in client.call(request).fields["msgId"]
+        await_readable(client, topic, 0, 4)
         records = list(scan_records(client.call(pull_request(topic, group, 0)).body))
     assert [record.body for record in records] == [b"1", b"2", TWO, TWO]
 
