@@ -342,6 +342,7 @@ def test_a_silent_member_is_taken_out_and_the_others_are_told_once(
         try:
             await talking.join("TBW102")
             await silent.join("TBW102")
+            held = silent.peer.connection
             for _ in ("its own coming", "the other's"):
                 assert (await talking.next_request(40)).fields == {"consumerGroup": "G"}
             clock.moved_s += SILENCE_S_MAX - 30
@@ -352,6 +353,7 @@ def test_a_silent_member_is_taken_out_and_the_others_are_told_once(
             assert (notice.fields, notice.is_oneway) == ({"consumerGroup": "G"}, True)
             assert await member_ids(started) == ["c@1"]
             await silent.join("TBW102")  # it may come back, and that is told, too
+            assert silent.peer.connection is held, "its connection was left open"
             await talking.next_request(40)
             assert talking.asked.empty(), "told once of each change"
         finally:
