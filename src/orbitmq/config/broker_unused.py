@@ -84,9 +84,6 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "endTransactionPoolQueueCapacity": NoEffect("100000", _WAITING),
     "endTransactionThreadPoolNums": NoEffect("12", _THREADS),
     "fastFailIfNoBufferInStorePool": NoEffect("false", _POOL),
-    "fetchNamesrvAddrByAddressServer": NoEffect(
-        "false", "no list is fetched by HTTP yet; name the name servers in namesrvAddr"
-    ),
     "filterServerNums": NoEffect("0", "filter servers do not exist; nothing is ever executed"),
     "flushCommitLogTimed": NoEffect("true", "syncs keep their interval whatever is written"),
     "flushConsumeQueueLeastPages": NoEffect(

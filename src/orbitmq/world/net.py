@@ -68,6 +68,18 @@ def split_address(address: str) -> Address:
     return host, port
 
 
+def read_addresses(text: str) -> list[str]:
+    """Give the addresses of a list, each once; raises SettingError for one that is none.
+
+    They are separated by semicolons, commas or ends of lines.
+    """
+    parts = text.replace(",", ";").replace("\n", ";").split(";")
+    addresses = [part.strip() for part in parts if part.strip()]
+    for address in addresses:
+        split_address(address)
+    return list(dict.fromkeys(addresses))
+
+
 async def listen(
     loop: asyncio.AbstractEventLoop,
     factory: Callable[[], asyncio.BaseProtocol],
