@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.behaviour.consumers import commit
 from tests.behaviour.requests import fill
 from tests.foreign.admin_steps import Transcript, error_codes, run_side_by_side
 from tests.foreign.asking import await_topic
@@ -89,12 +90,13 @@ def compared(
     version: str, steps: Mapping[str, str], system: System, fresh_name: Callable[[str], str]
 ) -> Iterator[Comparison]:
     with original_broker(version) as original:
-        names = {key: fresh_name(key) for key in (*TOPICS, "group")}
+        names = {key: fresh_name(key) for key in (*TOPICS, "group", "reader")}
         ours = {**names, "namesrv": system.namesrv, "broker": system.broker}
         theirs = {**names, "namesrv": original.namesrv, "broker": original.broker}
         for side in (ours, theirs):
             with WireClient(side["broker"]) as client:
                 fill(client, names["filled"], [b"one", b"two"], e=1)
+                commit(client, names["reader"], names["filled"], [0, 1])
             await_topic(side["namesrv"], names["filled"], "broker-a")
         said = run_side_by_side(version, steps, (ours, theirs))
         yield Comparison(said[0], said[1], (ours, theirs))
