@@ -14,6 +14,7 @@ COMPAT = "tests/foreign/test_compat_"
 LONG = (
     "tests/foreign/test_client_on_originals.py",
     COMPAT,
+    "tests/foreign/test_behaviour_on_originals.py",
     "tests/foreign/test_store_originals.py",
     "tests/foreign/test_examples.py",
     "tests/foreign/test_namesrv_originals.py",

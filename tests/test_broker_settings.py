@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 ORIGINAL = parse_properties((ROOT / "tests/golden/broker-settings-4.9.7.properties").read_bytes())
 OBEYED = {one.key: one for one in facts_of(BrokerSettings)}
 OF_5_X = {"diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio", "useServerSideResetOffset"}
-SYSTEM_PROPERTIES = re.compile(r"tls\.|rocketmq\.broker\.")
+SYSTEM_PROPERTIES = re.compile(r"tls\.|rocketmq\.(broker|namesrv)\.")
 
 
 @pytest.mark.parametrize("key", sorted(ORIGINAL))

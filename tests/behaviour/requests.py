@@ -4,10 +4,14 @@ import json
 
 from orbitmq.wire.command import Command
 from orbitmq.wire.frame import JSON
+from orbitmq.wire.java import string_hash
+from tests.foreign.asking import await_claim
+from tests.foreign.judged import judged_original
 from tests.wire_client import WireClient
 
 SEND = 310
 PULL = 11
+READABLE_S = 10
 
 
 def send_request(topic: str, body: bytes = b"hello", /, **changes: str | int) -> Command:
@@ -51,15 +55,17 @@ def pull_request(topic: str, group: str, queue_offset: int, **changes: str | int
 
 
 def heartbeat_body(client_id: str, group: str, topic: str, expression: str = "*") -> bytes:
-    """Give the heartbeat of a push consumer."""
+    """Give the heartbeat of a push consumer; tags come with their codes, as Java's client sends."""
+    words = [word.strip() for word in expression.split("||")]
+    tags = words if all(map(str.isidentifier, words)) else []  # "*" is none, SQL neither
     subscription = {
         "topic": topic,
         "subString": expression,
         "subVersion": 1,
         "expressionType": "TAG",
         "classFilterMode": False,
-        "codeSet": [],
-        "tagsSet": [],
+        "codeSet": list(map(string_hash, tags)),
+        "tagsSet": tags,
     }
     consumer = {
         "groupName": group,
@@ -74,7 +80,23 @@ def heartbeat_body(client_id: str, group: str, topic: str, expression: str = "*"
 
 
 def fill(client: WireClient, topic: str, bodies: list[bytes], /, **changes: str | int) -> None:
-    """Send messages to queue 0 of a topic; each must be taken."""
+    """Send messages to queue 0 of a topic; each must be taken.
+
+    They can be read then. OrbitMQ's answer says so; an original's says only that they are stored.
+    """
     for body in bodies:
         answer = client.call(send_request(topic, body, **changes))
         assert answer.code == 0, answer.remark
+    if "DELAY" not in str(changes.get("i", "")):
+        place = answer.fields
+        await_readable(client, topic, int(place["queueId"]), int(place["queueOffset"]) + 1)
+
+
+def await_readable(client: WireClient, topic: str, queue_id: int, count: int) -> None:
+    """Return when so many messages of a queue can be read."""
+    if judged_original() is not None:
+        await_claim(
+            lambda: int(client.ask(30, topic=topic, queueId=queue_id).fields["offset"]) >= count,
+            f"queue {queue_id} of {topic} has {count} messages that can be read",
+            READABLE_S,
+        )

@@ -4,6 +4,8 @@ Differences that are kept: for a group that nobody is of, 223 is answered with a
 (the originals: with the name of an exception); 309 of a message that is not there likewise.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from orbitmq.wire.command import Command
@@ -26,6 +28,12 @@ OFFSETS = (
 )
 
 
+def answer_next(member: WireClient) -> Command:
+    """Answer the next question for offsets, and give it."""
+    answer(member, asked := next_request(member, 221), body=OFFSETS)
+    return asked
+
+
 def test_each_member_is_asked_for_its_offsets(system: System, fresh_name: Fresh) -> None:
     group = fresh_name("G")
     with (
@@ -36,10 +44,11 @@ def test_each_member_is_asked_for_its_offsets(system: System, fresh_name: Fresh)
         join(one, "c@1", group, "TBW102")
         join(two, "c@2", group, "TBW102")
         opaque = tool.send(Command(223, fields={"topic": "T", "group": group, "clientAddr": ""}))
-        answer(one, asked := next_request(one, 221), body=OFFSETS)
-        answer(two, next_request(two, 221), body=OFFSETS)
+        with ThreadPoolExecutor(2) as members:  # an original asks one after the other
+            asked = [members.submit(answer_next, member) for member in (one, two)]
         status = tool.receive_answer(opaque)
-    assert asked.fields == {"topic": "T", "group": group}
+    for request in asked:
+        assert request.result().fields == {"topic": "T", "group": group}
     assert status.code == 0
     table = status.body.split(b'"consumerTable":', 1)[1]
     assert table.count(OFFSETS.split(b":", 1)[1].split(b":7")[0][1:]) == 2

@@ -65,6 +65,8 @@ def test_groups_can_be_left_out_of_the_correction(system: System, fresh_name: Fr
         commit(client, one, topic, [4])
         commit(client, two, topic, [3])
         assert correction(client, topic, one, filterGroups=f"x,{two}") == {"0": 4}
+        left = stored(client, two, topic, 0)
+    assert left == (3 if judged_original() is None else 0), "0 is where a group without one begins"
 
 
 def test_cloned_offsets_are_those_of_the_topic_and_group_named(

@@ -2,7 +2,8 @@
 
 import itertools
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -15,6 +16,9 @@ from tests.wire_client import WireClient
 
 Fresh = Callable[[str], str]
 WAITS = {"sysFlag": 6, "suspendTimeoutMillis": 15_000}
+WAKES = 10
+WAKE_S_MAX = 0.05
+"""On average; one that looks every 200 ms needs twice as long."""
 
 
 @pytest.mark.parametrize(
@@ -116,6 +120,35 @@ def test_a_waiting_pull_is_answered_when_a_message_comes(system: System, fresh_n
     assert answer.fields["nextBeginOffset"] == "2"
 
 
+def test_a_waiting_pull_wakes_the_moment_its_message_is_stored(
+    system: System, fresh_name: Fresh
+) -> None:
+    """No timer is waited for. A busy machine may be slow once, but not at each of three tries."""
+    topic, group = fresh_name("T"), fresh_name("G")
+    with WireClient(system.broker) as waiting, WireClient(system.broker) as sending:
+        fill(sending, topic, [b"old"])
+        tries_s = [
+            sum(waking_s(waiting, sending, pull_request(topic, group, offset, **WAITS)))
+            for offset in (1, 1 + WAKES, 1 + 2 * WAKES)
+        ]
+    assert min(tries_s) < WAKES * WAKE_S_MAX, tries_s
+
+
+def waking_s(waiting: WireClient, sending: WireClient, pull: Command) -> Iterator[float]:
+    """Give how long after the answer to its send each of some messages comes, one by one."""
+    topic, first = pull.fields["topic"], int(pull.fields["queueOffset"])
+    for offset in range(first, first + WAKES):
+        pull.fields["queueOffset"] = str(offset)
+        opaque = waiting.send(pull)
+        with pytest.raises(TimeoutError):
+            waiting.receive(timeout_s=0.05)
+        fill(sending, topic, [b"new"])
+        sent_s = time.monotonic()
+        answer = waiting.receive_answer(opaque)
+        yield time.monotonic() - sent_s
+        assert [record.queue_offset for record in scan_records(answer.body)] == [offset]
+
+
 def test_a_waiting_pull_sleeps_through_tags_it_did_not_ask_for(
     system: System, fresh_name: Fresh
 ) -> None:
@@ -123,6 +156,8 @@ def test_a_waiting_pull_sleeps_through_tags_it_did_not_ask_for(
     with WireClient(system.broker) as waiting, WireClient(system.broker) as sending:
         fill(sending, topic, [b"old"])
         opaque = waiting.send(pull_request(topic, group, 1, subscription="Wanted", **WAITS))
+        with pytest.raises(TimeoutError):
+            waiting.receive(timeout_s=0.2)
         fill(sending, topic, [b"no"] * 3, i="TAGS\x01Other\x02")
         with pytest.raises(TimeoutError):
             waiting.receive(timeout_s=0.2)
@@ -256,6 +291,7 @@ def test_offsets_are_kept_apart_by_group_topic_and_queue_and_outlive_the_members
 
 
 def test_no_progress_is_not_stored_as_an_offset(system: System, fresh_name: Fresh) -> None:
+    """Kept difference: the originals store it, and the group begins anew."""
     topic, group = fresh_name("T"), fresh_name("G")
     place: dict[str, str | int] = {"consumerGroup": group, "topic": topic, "queueId": 0}
     with WireClient(system.broker) as client:
@@ -264,7 +300,7 @@ def test_no_progress_is_not_stored_as_an_offset(system: System, fresh_name: Fres
         assert client.ask(15, commitOffset=3, **place).code == 0
         assert client.ask(15, commitOffset=-1, **place).code == 0
         answer = client.ask(14, **place)
-    assert (answer.code, answer.fields["offset"]) == (0, "3")
+    assert (answer.code, answer.fields["offset"]) == (0, "3" if judged_original() is None else "0")
 
 
 def test_members_of_a_group_see_each_other_come_and_go(system: System, fresh_name: Fresh) -> None:
@@ -340,7 +376,9 @@ def test_pipelined_sends_from_many_connections_all_get_their_own_place(
         bodies = _read_all(client, topic, group, 801)
     for number in range(4):
         mine = [body for body in bodies if body.startswith(b"%d-" % number)]
-        assert mine == [b"%d-%d" % (number, i) for i in range(200)]
+        assert sorted(mine) == sorted(b"%d-%d" % (number, i) for i in range(200))
+        if judged_original() is None:  # an original's threads overtake each other
+            assert mine == [b"%d-%d" % (number, i) for i in range(200)]
 
 
 def _read_all(client: WireClient, topic: str, group: str, count: int) -> list[bytes]:

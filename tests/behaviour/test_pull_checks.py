@@ -228,8 +228,18 @@ def test_an_offset_before_the_first_is_21_with_the_first(
 def test_who_asks_for_no_message_gets_one(
     client: WireClient, topic: str, fresh_name: Fresh
 ) -> None:
+    """Kept difference: 4.9.7 answers 1 to who asks for fewer than none."""
     answer = client.call(pull_request(topic, fresh_name("G"), 0, maxMsgNums=0))
     assert (answer.code, bodies(answer)) == (0, [b"0"])
+    fewer = client.call(pull_request(topic, fresh_name("G"), 0, maxMsgNums=-3))
+    assert fewer.code == (0 if judged_original() is None else 1)
+    assert bodies(fewer) == ([b"0"] if judged_original() is None else [])
+
+
+def test_a_pull_of_a_group_whose_name_cannot_be_one_is_26(client: WireClient, topic: str) -> None:
+    """Kept difference: 4.9.7 takes it."""
+    expected = 26 if judged_original() is None else 0
+    assert client.call(pull_request(topic, "no group!", 0)).code == expected
 
 
 def test_an_offset_that_was_moved_is_told_in_a_topic_of_its_own(

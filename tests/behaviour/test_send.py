@@ -13,7 +13,7 @@ from orbitmq.wire.message_id import decode_offset_id
 from orbitmq.wire.properties import parse_properties
 from orbitmq.wire.record import scan_records
 from tests.behaviour.requests import fill, pull_request, send_request
-from tests.foreign.judged import System
+from tests.foreign.judged import System, judged_original
 from tests.namesrv.registering import header
 from tests.namesrv.serving import register_request
 from tests.wire_client import WireClient
@@ -223,7 +223,11 @@ def test_a_request_without_a_required_field_names_it(system: System) -> None:
 
 
 def test_an_unknown_code_is_answered_with_3(system: System) -> None:
-    for address in (system.broker, system.namesrv):
+    """The name server of 4.9.7 never answers it; that of 5.5.0 does."""
+    addresses = [system.broker]
+    if judged_original() != "4.9.7":
+        addresses.append(system.namesrv)
+    for address in addresses:
         with WireClient(address) as client:
             answer = client.ask(9999)
             assert (answer.code, answer.remark) == (3, " request type 9999 not supported")
@@ -231,6 +235,8 @@ def test_an_unknown_code_is_answered_with_3(system: System) -> None:
 
 def test_host_bits_from_a_sender_do_not_spoil_the_log(system: System, fresh_name: Fresh) -> None:
     """Both originals store such a record malformed and cut the log there after a crash."""
+    if judged_original() is not None:
+        pytest.skip("originals store it malformed and give out nothing behind it")
     topic, group = fresh_name("T"), fresh_name("G")
     with WireClient(system.broker) as client:
         fill(client, topic, [b"one"])
@@ -244,6 +250,8 @@ def test_sends_before_a_broken_frame_are_answered_before_the_close(
     system: System, fresh_name: Fresh
 ) -> None:
     """Symptom: what was stored in the turn of a protocol error was never answered."""
+    if judged_original() is not None:
+        pytest.skip("originals close with the answers unsent")
     topic = fresh_name("T")
     with WireClient(system.broker) as client:
         fill(client, topic, [b"first"])

@@ -11,7 +11,7 @@ from orbitmq.wire.command import Command
 from orbitmq.wire.fastjson import read_json
 from orbitmq.wire.properties import parse_properties
 from orbitmq.wire.record import scan_records
-from tests.behaviour.requests import fill, pull_request, send_request
+from tests.behaviour.requests import await_readable, fill, pull_request, send_request
 from tests.behaviour.test_delay import record_of
 from tests.foreign.asking import await_topic
 from tests.foreign.judged import System, judged_original
@@ -20,6 +20,7 @@ from tests.wire_client import WireClient
 Fresh = Callable[[str], str]
 
 TOO_LARGE = bytes(4_194_305)
+ILLEGAL = "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
 TWO = encode_batch([BatchMessage(b"1", b"TAGS\x01A"), BatchMessage(b"2")])
 
 
@@ -33,9 +34,11 @@ def batch_request(topic: str, body: bytes = TWO, /, **changes: str | int) -> Com
 @pytest.mark.parametrize(
     ("changes", "body", "code", "remark"),
     [
-        ({"b": "bad topic!", "c": "NoTemplate", "e": 99}, b"", 1, "The specified topic"),
-        ({"b": ""}, b"", 1, "The specified topic"),
-        ({"b": "a" * 128}, b"", 1, "The specified topic"),
+        ({"b": "bad topic!", "c": "NoTemplate", "e": 99}, b"", 1, ILLEGAL),
+        ({"b": "bad topic!" * 13}, b"", 1, ILLEGAL),
+        ({"b": ""}, b"", 1, "The specified topic is blank."),
+        ({"b": "  "}, b"", 1, "The specified topic is blank."),
+        ({"b": "a" * 128}, b"", 1, "The specified topic is longer than topic max length."),
         ({"b": "SCHEDULE_TOPIC_XXXX", "e": 99}, TOO_LARGE, 16, "is forbidden."),
         ({"b": "OFFSET_MOVED_EVENT"}, b"", 16, "Sending message to topic[OFFSET_MOVED_EVENT]"),
         ({"b": "NeverMade", "c": "NoTemplate", "e": 99}, TOO_LARGE, 17, "topic[NeverMade] not"),
@@ -98,6 +101,7 @@ def test_a_batch_is_what_says_so_whatever_its_code(system: System, fresh_name: F
         single.code = 320
         for request in (single, send_request(topic, TWO, m="1", i="")):
             assert "," not in client.call(request).fields["msgId"]
+        await_readable(client, topic, 0, 4)
         records = list(scan_records(client.call(pull_request(topic, group, 0)).body))
     assert [record.body for record in records] == [b"1", b"2", TWO, TWO]
 

@@ -8,12 +8,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from orbitmq.broker import broker as broker_module
+from orbitmq.broker.broker import Broker
+from orbitmq.broker.clients import SILENCE_S_MAX
 from orbitmq.broker.handlers import client_calls, clients, connections
+from orbitmq.broker.store_opening import this_machine
 from orbitmq.config import BrokerSettings
+from orbitmq.metrics import Registry
 from orbitmq.net.connection import Connection, Result
 from orbitmq.net.peer import Peer
 from orbitmq.net.turn import Turn
 from orbitmq.wire.command import Command
+from orbitmq.world.clock import SystemClock
 from orbitmq.world.net import run
 from tests.behaviour.consumers import heartbeat, queues
 from tests.behaviour.requests import pull_request, send_request
@@ -309,3 +315,55 @@ def test_the_connections_of_a_big_group_are_all_listed(
         assert [one["clientId"] for one in listed] == ["c@0", "c@1", "c@2"]
 
     with_broker(tmp_path, use)
+
+
+class MovedClock(SystemClock):
+    """A clock that a test moves on."""
+
+    moved_s = 0.0
+
+    def monotonic_s(self) -> float:
+        return super().monotonic_s() + self.moved_s
+
+
+def test_a_silent_member_is_taken_out_and_the_others_are_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection stays open: only its silence says that it is gone."""
+    monkeypatch.setattr(broker_module, "EXPIRY_SCAN_S", 0.02)
+    clock = MovedClock()
+
+    async def main() -> None:
+        turn = Turn(asyncio.get_running_loop())
+        broker = Broker(SETTINGS, tmp_path, turn, Registry(), outside=this_machine(clock=clock))
+        await broker.start()
+        started = Running(broker, turn)
+        talking, silent = (Member(broker.address, turn, name) for name in ("c@1", "c@2"))
+        try:
+            await talking.join("TBW102")
+            await silent.join("TBW102")
+            held = silent.peer.connection
+            for _ in ("its own coming", "the other's"):
+                assert (await talking.next_request(40)).fields == {"consumerGroup": "G"}
+            clock.moved_s += SILENCE_S_MAX - 30
+            await talking.join("TBW102")
+            assert await member_ids(started) == ["c@1", "c@2"]
+            clock.moved_s += 31
+            notice = await talking.next_request(40)
+            assert (notice.fields, notice.is_oneway) == ({"consumerGroup": "G"}, True)
+            assert await member_ids(started) == ["c@1"]
+            await silent.join("TBW102")  # it may come back, and that is told, too
+            assert silent.peer.connection is held, "its connection was left open"
+            await talking.next_request(40)
+            assert talking.asked.empty(), "told once of each change"
+        finally:
+            talking.peer.close()
+            silent.peer.close()
+            await started.stop()
+
+    run(main())
+
+
+async def member_ids(started: Running) -> list[str]:
+    found: list[str] = json.loads((await started.ask(38, consumerGroup="G")).body)["consumerIdList"]
+    return sorted(found)

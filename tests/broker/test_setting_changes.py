@@ -20,6 +20,7 @@ from tests.broker.running import RefusingTables, Running, begin, running
 
 SETTINGS = BrokerSettings(listen_port=0, mapped_file_size_commit_log=1 << 20)
 UPDATE, GET = 25, 26
+KILOBYTE = 1_000
 
 
 async def change(broker: Running, text: str) -> Command:
@@ -88,19 +89,42 @@ def test_a_change_that_cannot_be_saved_changes_nothing_and_says_why(tmp_path: Pa
 
 
 def test_limits_of_pulls_follow_at_once(tmp_path: Path) -> None:
-    async def pulled(broker: Running) -> int:
-        answer = await broker.call(pull_request("Orders", "Readers", 0))
-        return len(list(scan_records(answer.body)))
-
     async def main() -> None:
         async with running(tmp_path, Turn(asyncio.get_running_loop()), SETTINGS) as broker:
             for _ in range(10):
-                assert (await broker.call(send_request("Orders", b"x"))).code == 0
+                assert (await broker.call(send_request("Orders", bytes(KILOBYTE)))).code == 0
             assert await pulled(broker) == 10
-            assert (await change(broker, "maxTransferCountOnMessageInMemory=3\n")).code == 0
-            assert await pulled(broker) == 3
+            assert (await change(broker, "maxTransferCountOnMessageInMemory=7\n")).code == 0
+            assert await pulled(broker) == 7
+            assert (await change(broker, "maxTransferBytesOnMessageInMemory=6000\n")).code == 0
+            assert await pulled(broker) == 5
+            assert await pulled(broker, subscription="TagA") == 5
 
     run(main())
+
+
+def test_limits_of_pulls_of_old_messages_follow_at_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with running(tmp_path, Turn(asyncio.get_running_loop()), SETTINGS) as broker:
+            for _ in range(20):
+                assert (await broker.call(send_request("Orders", bytes(KILOBYTE)))).code == 0
+        async with running(tmp_path, Turn(asyncio.get_running_loop()), SETTINGS) as broker:
+            assert await pulled(broker) == 8
+            assert (await change(broker, "maxTransferCountOnMessageInDisk=12\n")).code == 0
+            assert await pulled(broker) == 12
+            recent = "maxTransferBytesOnMessageInMemory=5000\n"
+            assert (await change(broker, recent)).code == 0
+            assert await pulled(broker) == 12, "that one is of recent messages"
+            assert (await change(broker, "maxTransferBytesOnMessageInDisk=6000\n")).code == 0
+            assert await pulled(broker) == 5
+            assert broker.broker._context.cold_reads.count == 4, "all came from the files"
+
+    run(main())
+
+
+async def pulled(broker: Running, **changes: str) -> int:
+    answer = await broker.call(pull_request("Orders", "Readers", 0, **changes))
+    return len(list(scan_records(answer.body)))
 
 
 @pytest.mark.parametrize("is_traced", [True, False])

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from orbitmq.client.instance import Instance, join
-from orbitmq.client.name_servers import read_addresses
 from orbitmq.client.settings import ClientOptions, ClientSettings, settings_from
 from orbitmq.errors import ConnectFailed, SettingError
+from orbitmq.world.net import read_addresses
 from tests.client.name_server_double import name_server_double, route_data
 from tests.net.running import until
 

@@ -8,7 +8,8 @@ has described here fails `undescribed_bodies`.
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
 from typing import Any
 
 from msgspec import inspect as types
@@ -67,8 +68,10 @@ def served_codes() -> list[int]:
     return sorted(int(code) for module in dispatch.MODULES for code in module.HANDLERS)
 
 
-def _headers() -> list[type[Header]]:
-    modules = (headers_client, headers_consume, headers_topics, bodies_runtime)
+_MODULES = (headers_client, headers_consume, headers_topics, bodies_runtime)
+
+
+def _headers(modules: Iterable[ModuleType]) -> list[type[Header]]:
     return [
         one
         for module in modules
@@ -78,10 +81,10 @@ def _headers() -> list[type[Header]]:
     ]
 
 
-def fields_of_type(wanted: type[types.Type]) -> set[str]:
+def fields_of_type(wanted: type[types.Type], modules: Iterable[ModuleType] = _MODULES) -> set[str]:
     """Give the wire names of all header fields of one kind."""
     found = set()
-    for header in _headers():
+    for header in _headers(modules):
         info = types.type_info(header)
         assert isinstance(info, types.StructType)
         for field in info.fields:

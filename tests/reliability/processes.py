@@ -1,7 +1,7 @@
-"""A broker as a process of its own, and what can be seen of it from outside.
+"""A broker or name server as a process of its own, and what can be seen of it from outside.
 
-In: a folder and options of `orbitmq broker`. Out: its address, its figures (metrics, memory, open
-descriptors), its log lines. Nothing here knows the broker's insides.
+In: a folder and options of `orbitmq broker` or `orbitmq namesrv`. Out: its address, its figures
+(metrics, memory, open descriptors), its log lines. Nothing here knows its insides.
 """
 
 import re
@@ -19,12 +19,13 @@ _LOG_LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ orbitmq")
 
 
 class BrokerProcess:
-    """A broker that runs."""
+    """A broker that runs; or, if so named, a name server."""
 
-    def __init__(self, program: Program, folder: Path) -> None:
+    def __init__(self, program: Program, folder: Path, server: str = "broker") -> None:
         self.program = program
         self.folder = folder
-        self.address = program.ready["broker"]
+        self._server = server
+        self.address = program.ready[server]
         host, _, port = self.address.rpartition(":")
         self.host, self.port = host, int(port)
         found = re.search(r"metrics on (http://\S+)", self.log())
@@ -41,7 +42,7 @@ class BrokerProcess:
 
     def metric(self, name: str, **labels: str) -> int:
         """Give a figure of the main port, 0 when there is none."""
-        wanted = {"server": "broker", **labels} if name.startswith("orbitmq_net") else labels
+        wanted = {"server": self._server, **labels} if name.startswith("orbitmq_net") else labels
         with urllib.request.urlopen(self._metrics_url, timeout=PATIENCE_S) as page:
             text = page.read().decode()
         total = 0.0
@@ -83,6 +84,15 @@ def broker_process(
     command += ["--metrics-port", "0", "--data-dir", str(folder), *options]
     with started(command, env=env) as program:
         yield BrokerProcess(program, folder)
+
+
+@contextmanager
+def namesrv_process(folder: Path) -> Iterator[BrokerProcess]:
+    """Run a name server for the length of the block; it must end cleanly."""
+    command = [sys.executable, "-m", "orbitmq", "namesrv", "--host", "127.0.0.1", "--port", "0"]
+    command += ["--metrics-port", "0", "--data-dir", str(folder)]
+    with started(command) as program:
+        yield BrokerProcess(program, folder, "namesrv")
 
 
 def wait_until(claim: Callable[[], object], limit_s: float = PATIENCE_S) -> float:

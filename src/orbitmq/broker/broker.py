@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from orbitmq.broker.address_server import LOOK_UP_S, AddressServer
 from orbitmq.broker.bit_maps import BitMaps, bloom_of
 from orbitmq.broker.changes import CHANGES_FILE, SettingChanges
 from orbitmq.broker.client_metrics import add_client_metrics
@@ -47,7 +48,7 @@ from orbitmq.net.connection import Connection
 from orbitmq.net.dispatch import Dispatcher
 from orbitmq.net.peer import Peer
 from orbitmq.net.server import Server
-from orbitmq.net.serving import dial_tls_from, limits_from, proxies_from, tls_from
+from orbitmq.net.serving import dial_limits_from, dial_tls_from, limits_from, proxies_from, tls_from
 from orbitmq.net.turn import Turn
 from orbitmq.store.opening import Outside
 from orbitmq.store.refusals import RefusalKind
@@ -209,8 +210,12 @@ class Broker:
         self._context.keeper.tell_name_servers = registration.told
         self._told_permission = settings.broker_permission
         self._context.on_settings_change.append(self._tell_permission)
+        address_server = AddressServer(
+            settings, registration, self._name_server, self._context.clock
+        )
         await self._save_delays()
-        self._begin_routines(registration)
+        await address_server.look_up()
+        self._begin_routines(registration, address_server)
         await registration.told()
 
     def _tell_permission(self, settings: BrokerSettings) -> None:
@@ -240,10 +245,12 @@ class Broker:
             log.log(level, "no second port for clients with VIP channels on: %s", error)
 
     def _name_servers(self) -> list[Peer]:
-        settings = self._settings
-        addresses = map(str.strip, settings.namesrv_addr.split(";"))
-        tls = dial_tls_from(settings)
-        return [Peer(address, self._turn, tls=tls) for address in addresses if address]
+        addresses = map(str.strip, self._settings.namesrv_addr.split(";"))
+        return [self._name_server(address) for address in addresses if address]
+
+    def _name_server(self, address: str) -> Peer:
+        tls, limits = dial_tls_from(self._settings), dial_limits_from(self._settings)
+        return Peer(address, self._turn, tls=tls, limits=limits)
 
     @property
     def delayed_count(self) -> int:
@@ -314,7 +321,7 @@ class Broker:
     async def _close_store(self) -> None:
         self._store.close()
 
-    def _begin_routines(self, registration: Registration) -> None:
+    def _begin_routines(self, registration: Registration, address_server: AddressServer) -> None:
         settings = self._settings
         self._context.flusher.start()
         if settings.broker_id == MASTER_ID:
@@ -328,6 +335,7 @@ class Broker:
             (SLOW_LOOK_S, SlowGroups(self._context, self._in_thread).look),
             (SAMPLE_S, self._sample_stats),
             (LOOK_S, self._context.overload.look),
+            (LOOK_UP_S, address_server.look_up),
         ]
         self._routines = [
             asyncio.create_task(_every(period_s, action)) for period_s, action in routines

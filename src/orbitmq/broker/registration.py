@@ -100,6 +100,7 @@ class Registration:
         self._identity = identity
         self._topics = topics
         self._lines = [_Line(peer) for peer in peers]
+        self._are_others = asyncio.Event()
         self._settings = settings
         self._on_order_topics = on_order_topics
 
@@ -122,10 +123,31 @@ class Registration:
 
     async def keep_registered(self) -> None:
         """Register again and again until cancelled."""
-        if self._lines:
-            await asyncio.gather(*(self._keep(line) for line in self._lines))
-        else:
-            await asyncio.Event().wait()
+        while True:
+            self._are_others.clear()
+            rounds = [asyncio.ensure_future(self._keep(line)) for line in self._lines]
+            others = asyncio.ensure_future(self._are_others.wait())
+            try:
+                await asyncio.wait([others, *rounds], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (others, *rounds):
+                    task.cancel()
+                ended = await asyncio.gather(others, *rounds, return_exceptions=True)
+            for failure in ended:
+                if isinstance(failure, Exception):
+                    raise failure
+
+    def follow(self, addresses: list[str], dial: Callable[[str], Peer]) -> None:
+        """Keep these name servers informed from now on; connections to others are closed."""
+        known = {line.peer.address: line for line in self._lines}
+        self._lines = [
+            known.pop(address) if address in known else _Line(dial(address))
+            for address in addresses
+        ]
+        for line in known.values():
+            line.peer.close()
+        self.note_change()
+        self._are_others.set()
 
     async def unregister(self, timeout_s: float) -> None:
         """Say goodbye to every name server; one that does not answer in time is left alone."""

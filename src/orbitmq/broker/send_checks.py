@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from orbitmq.broker.context import Context
+from orbitmq.broker.topic_rules import check_text
 from orbitmq.broker.topics import send_queue_count
 from orbitmq.errors import RequestFailed
 from orbitmq.net.connection import Connection
@@ -36,7 +37,6 @@ from orbitmq.wire.names import (
     dead_letter_topic,
     is_closed_to_clients,
     is_retry_topic,
-    topic_fault,
 )
 
 DEAD_LETTER_QUEUE_COUNT = 1
@@ -135,9 +135,7 @@ def _check_time(context: Context) -> None:
 
 
 def _check_name(topic: str) -> None:
-    fault = topic_fault(topic)
-    if fault is not None:
-        raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"The specified topic is illegal: {fault}")
+    check_text(topic)
     if is_closed_to_clients(topic):
         raise RequestFailed(
             ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden."

@@ -59,22 +59,25 @@ _GROUP_RANGES = {
 
 def check_name(topic: str, settings: BrokerSettings) -> None:
     """Raise RequestFailed when an operator may not make, change or delete this topic."""
+    is_derived = is_retry_topic(topic) or is_dead_letter_topic(topic)
+    check_text(topic, RETRY_TOPIC_LENGTH_MAX if is_derived else TOPIC_LENGTH_MAX)
+    if belongs_to_system(topic, settings):
+        raise _refusal(f"The topic[{topic}] is conflict with system topic.")
+
+
+def check_text(topic: str, length_max: int = TOPIC_LENGTH_MAX) -> None:
+    """Raise RequestFailed when this cannot be a topic's name; in the original's words and order."""
     if not topic.strip():
         raise _refusal("The specified topic is blank.")
-    is_derived = is_retry_topic(topic) or is_dead_letter_topic(topic)
-    length_max = RETRY_TOPIC_LENGTH_MAX if is_derived else TOPIC_LENGTH_MAX
-    if len(topic) > length_max:
-        raise _refusal(
-            f"The specified topic is longer than topic max length. {topic_fault(topic, length_max)}"
-        )
-    fault = topic_fault(topic, length_max)
+    fault = topic_fault(topic, len(topic))
     if fault is not None:
         raise _refusal(
             "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
             f" {fault}"
         )
-    if belongs_to_system(topic, settings):
-        raise _refusal(f"The topic[{topic}] is conflict with system topic.")
+    fault = topic_fault(topic, length_max)
+    if fault is not None:
+        raise _refusal(f"The specified topic is longer than topic max length. {fault}")
 
 
 def check_count(count: int, kind: str) -> None:

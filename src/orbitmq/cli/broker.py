@@ -203,7 +203,7 @@ class BrokerService:
         port = address.rpartition(":")[2]
         bound = show_address(settings.bind_address, int(port))
         logger.info("listening on %s, files in %s", bound, self._start.folder)
-        if not settings.namesrv_addr:
+        if not (settings.namesrv_addr or settings.fetch_namesrv_addr_by_address_server):
             logger.warning(
                 "no name server: clients cannot find this broker; give --namesrv host:port"
                 " (namesrvAddr)"

@@ -11,7 +11,7 @@ Rules:
 
 import asyncio
 
-from orbitmq.client.name_servers import Ask, read_addresses
+from orbitmq.client.name_servers import Ask
 from orbitmq.client.remote import failure_of, request
 from orbitmq.config.properties import parse_properties
 from orbitmq.errors import SettingError
@@ -29,6 +29,7 @@ from orbitmq.wire.command import Command, reply_to
 from orbitmq.wire.fastjson import read_json, write_json
 from orbitmq.wire.fields import read_header
 from orbitmq.wire.headers_namesrv import GetRoute
+from orbitmq.world.net import read_addresses
 
 
 class BrokerDirectory:

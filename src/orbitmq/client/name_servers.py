@@ -25,7 +25,7 @@ from orbitmq.errors import ConnectFailed, MQError, OutcomeUnknown, SettingError
 from orbitmq.wire.command import Command
 from orbitmq.world.chance import Chance
 from orbitmq.world.http import fetch_text
-from orbitmq.world.net import split_address
+from orbitmq.world.net import read_addresses
 
 log = logging.getLogger(__name__)
 
@@ -34,15 +34,6 @@ LOOKUP_TIMEOUT_S = 3.0
 
 Ask = Callable[[str, Command, float], Awaitable[Command]]
 """Gives the answer of an address within a time."""
-
-
-def read_addresses(text: str) -> list[str]:
-    """Give the addresses in a `;` list; raises SettingError for one that is none."""
-    parts = text.replace(",", ";").split(";")
-    addresses = [part.strip() for part in parts if part.strip()]
-    for address in addresses:
-        split_address(address)
-    return list(dict.fromkeys(addresses))
 
 
 def source_of(settings: ClientSettings) -> tuple[str, str]:
@@ -82,7 +73,7 @@ class NameServers:
     async def look_up(self) -> None:
         """Ask the http address for the list; raises ConnectFailed when it gives none."""
         text = await fetch_text(self._lookup, LOOKUP_TIMEOUT_S)
-        addresses = read_addresses(text.replace("\n", ";"))
+        addresses = read_addresses(text)
         if not addresses:
             raise ConnectFailed(f"{self._lookup} lists no name server")
         if addresses != self.addresses:

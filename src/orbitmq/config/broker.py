@@ -64,6 +64,29 @@ class BrokerSettings(StoreSettings, frozen=True, kw_only=True):
     namesrv_addr: Annotated[
         str, fact("The name servers to register with, host:port, separated by semicolons.")
     ] = ""
+    fetch_namesrv_addr_by_address_server: Annotated[
+        bool,
+        fact("Without namesrvAddr, ask an address server for the list, every two minutes."),
+    ] = False
+    rocketmq_namesrv_domain: Annotated[
+        str, fact("The address server: a host, asked at port 8080, or host:port.")
+    ] = msgspec.field(name="rocketmq.namesrv.domain", default="jmenv.tbsite.net")
+    rocketmq_namesrv_domain_subgroup: Annotated[
+        str, fact("The list's name there: http://host:port/rocketmq/NAME.")
+    ] = msgspec.field(name="rocketmq.namesrv.domain.subgroup", default="nsaddr")
+    connect_timeout_millis: Annotated[
+        int,
+        fact("How long dialling a name server may take.", unit="ms", least=10, most=60_000),
+    ] = 3_000
+    client_channel_max_idle_time_seconds: Annotated[
+        int,
+        fact(
+            "Close a connection to a name server without a byte for so long.",
+            unit="s",
+            least=1,
+            most=86_400,
+        ),
+    ] = 120
     register_name_server_period: Annotated[
         int,
         fact(

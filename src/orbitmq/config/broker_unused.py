@@ -12,8 +12,8 @@ from orbitmq.config.settings import NoEffect
 
 _THREADS = "one event loop handles all requests; there is no pool of threads to size"
 _WAITING = "requests wait in the sockets of their senders, not in queues of a thread pool"
-_QUEUE_TIME = "only sends are refused for having waited (waitTimeMillsInSendQueue)"
-_BUFFERS = "the operating system sizes socket buffers by itself"
+_QUEUE_TIME = "only sends are refused for having waited (waitTimeMillsInSendQueue), nothing else is"
+_BUFFERS = "little is said to name servers; the system sizes the buffers of those connections"
 _OUTPUT = "unsent output is bounded for each connection by fixed limits"
 _MEMORY = "Python manages its own memory"
 _CALLS = "requests to one peer that wait for an answer are bounded by a fixed limit"
@@ -43,9 +43,6 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "checkCRCOnRecover": NoEffect("true", "checksums are always checked when a log is read back"),
     "clientAsyncSemaphoreValue": NoEffect("65535", _CALLS),
     "clientCallbackExecutorThreads": NoEffect("2", _THREADS),
-    "clientChannelMaxIdleTimeSeconds": NoEffect(
-        "120", "connections to name servers stay open; registering keeps them alive"
-    ),
     "clientCloseSocketIfTimeout": NoEffect(
         "true", "a connection to a name server stays open after a late answer"
     ),
@@ -64,7 +61,6 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "commitCommitLogLeastPages": NoEffect("4", _POOL),
     "commitCommitLogThoroughInterval": NoEffect("200", _POOL),
     "commitIntervalCommitLog": NoEffect("200", _POOL),
-    "connectTimeoutMillis": NoEffect("3000", "dialling a name server takes 3 s at most"),
     "consumerManageThreadPoolNums": NoEffect("32", _THREADS),
     "consumerManagerThreadPoolQueueCapacity": NoEffect("1000000", _WAITING),
     "dLegerGroup": NoEffect("", _DLEDGER),
@@ -74,7 +70,9 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "deleteCommitLogFilesInterval": NoEffect("100", _PACE),
     "deleteConsumeQueueFilesInterval": NoEffect("100", _PACE),
     "destroyMapedFileIntervalForcibly": NoEffect("120000", _UNLINK),
-    "diskFallRecorded": NoEffect("true", "how far groups are behind is always recorded"),
+    "diskFallRecorded": NoEffect(
+        "true", "no bytes are recorded; how many messages a group is behind is always a metric"
+    ),
     "duplicationEnable": NoEffect("false", "a log is never read back twice into the same queues"),
     "enableBatchPush": NoEffect("false", _MULTI),
     "enableDLegerCommitLog": NoEffect("false", _DLEDGER),
@@ -86,9 +84,6 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "endTransactionPoolQueueCapacity": NoEffect("100000", _WAITING),
     "endTransactionThreadPoolNums": NoEffect("12", _THREADS),
     "fastFailIfNoBufferInStorePool": NoEffect("false", _POOL),
-    "fetchNamesrvAddrByAddressServer": NoEffect(
-        "false", "name servers come from namesrvAddr only; nothing is fetched by HTTP"
-    ),
     "filterServerNums": NoEffect("0", "filter servers do not exist; nothing is ever executed"),
     "flushCommitLogTimed": NoEffect("true", "syncs keep their interval whatever is written"),
     "flushConsumeQueueLeastPages": NoEffect(
@@ -125,7 +120,9 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "putThreadPoolQueueCapacity": NoEffect("10000", _WAITING),
     "queryMessageThreadPoolNums": NoEffect("10", _THREADS),
     "queryThreadPoolQueueCapacity": NoEffect("20000", _WAITING),
-    "readOnlyCommitLogStorePaths": NoEffect("", "the log has one folder"),
+    "readOnlyCommitLogStorePaths": NoEffect(
+        "", "a log in several folders is not supported; move its files into storePathCommitLog"
+    ),
     "redeleteHangedFileInterval": NoEffect("120000", _UNLINK),
     "replyThreadPoolQueueCapacity": NoEffect("10000", _WAITING),
     "rocketmq.broker.diskSpaceCleanForciblyRatio": NoEffect(
@@ -144,9 +141,6 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "serverOnewaySemaphoreValue": NoEffect("256", _CALLS),
     "serverPooledByteBufAllocatorEnable": NoEffect("true", _MEMORY),
     "serverSelectorThreads": NoEffect("3", _THREADS),
-    "serverSocketBacklog": NoEffect("1024", "the listening queue has a fixed length of 1024"),
-    "serverSocketRcvBufSize": NoEffect("0", _BUFFERS),
-    "serverSocketSndBufSize": NoEffect("0", _BUFFERS),
     "serverWorkerThreads": NoEffect("8", _THREADS),
     "slaveTimeout": NoEffect("3000", _HA),
     "storePathDLedgerCommitLog": NoEffect("", _DLEDGER),

@@ -12,7 +12,6 @@ from orbitmq.config.server import ServerSettings
 from orbitmq.config.settings import NoEffect, fact
 
 _THREADS = "one event loop handles all requests; there is no pool of threads to size"
-_BUFFERS = "the operating system sizes socket buffers by itself"
 _OUTPUT = "unsent output is bounded for each connection by fixed limits"
 _CONTROLLER = "there is no controller in the name server"
 _ACTING = "a slave is never presented as a master; the broker's wish is kept as data"
@@ -47,9 +46,6 @@ class NamesrvSettings(ServerSettings, frozen=True, kw_only=True):
         "serverOnewaySemaphoreValue": NoEffect("256", _CALLS),
         "serverPooledByteBufAllocatorEnable": NoEffect("true", "Python manages its own memory"),
         "serverSelectorThreads": NoEffect("3", _THREADS),
-        "serverSocketBacklog": NoEffect("1024", "the listening queue has a fixed length"),
-        "serverSocketRcvBufSize": NoEffect("0", _BUFFERS),
-        "serverSocketSndBufSize": NoEffect("0", _BUFFERS),
         "serverWorkerThreads": NoEffect("8", _THREADS),
         "shutdownWaitTimeSeconds": NoEffect("30", _STOP),
         "supportActingMaster": NoEffect("false", _ACTING),

@@ -10,6 +10,8 @@ import msgspec
 
 from orbitmq.config.settings import Settings, fact
 
+_BUFFER_SIZE_MAX = 1 << 30
+
 
 class ServerSettings(Settings, frozen=True, kw_only=True):
     """What a listening process obeys."""
@@ -31,6 +33,33 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
             original="-",
         ),
     ] = 10_000
+
+    server_socket_backlog: Annotated[
+        int,
+        fact(
+            "So many connections may wait to be accepted; the system may allow fewer.",
+            least=1,
+            most=65_535,
+        ),
+    ] = 1_024
+    server_socket_rcv_buf_size: Annotated[
+        int,
+        fact(
+            "The receive buffer of each accepted connection; 0 leaves it to the system.",
+            unit="bytes",
+            least=0,
+            most=_BUFFER_SIZE_MAX,
+        ),
+    ] = 0
+    server_socket_snd_buf_size: Annotated[
+        int,
+        fact(
+            "The send buffer of each accepted connection; 0 leaves it to the system.",
+            unit="bytes",
+            least=0,
+            most=_BUFFER_SIZE_MAX,
+        ),
+    ] = 0
 
     # --- proxies in front ---
     proxy_protocol_enable: Annotated[

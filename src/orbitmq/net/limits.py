@@ -7,6 +7,7 @@ Rule: the defaults are the product's; tests pass shorter times and smaller sizes
 import msgspec
 
 from orbitmq.wire.frame import FRAME_SIZE_MAX
+from orbitmq.world.net import BACKLOG
 
 MIB = 1024 * 1024
 
@@ -16,6 +17,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     connections_max: int = 10_000
     """Accepted connections at one time; further ones are closed at once."""
+
+    backlog: int = BACKLOG
+    """Connections that the kernel keeps until they are accepted."""
+
+    receive_buffer_bytes: int = 0
+    send_buffer_bytes: int = 0
+    """Of each accepted connection, in the kernel; 0 leaves it to the kernel."""
 
     first_frame_s: float = 10.0
     """From the connection to the end of its first whole frame, the TLS handshake included."""

@@ -22,7 +22,7 @@ from orbitmq.net.limits import Limits
 from orbitmq.net.proxy_protocol import Proxies
 from orbitmq.net.turn import Turn
 from orbitmq.net.watch import Watch
-from orbitmq.world.net import listen, listening_port
+from orbitmq.world.net import listen, listening_port, set_buffers
 from orbitmq.world.tls import ServerTls, TlsSettings
 
 logger = logging.getLogger(__name__)
@@ -79,7 +79,11 @@ class Server:
         self._watch.proxies = proxies
         self._tls = ServerTls(tls) if tls is not None else None
         self._watch.admission.fit_descriptors(self.name)
-        self._listener = await listen(self._turn.loop, self._accept, host, port)
+        limits = self._watch.limits
+        self._listener = await listen(
+            self._turn.loop, self._accept, host, port, backlog=limits.backlog
+        )
+        set_buffers(self._listener, limits.receive_buffer_bytes, limits.send_buffer_bytes)
         if self._tls is not None:
             self._refresh_tls_later(self._tls)
         return listening_port(self._listener)

@@ -16,6 +16,17 @@ def limits_from(settings: ServerSettings) -> Limits:
     return Limits(
         connections_max=settings.connections_max,
         idle_s=float(settings.server_channel_max_idle_time_seconds),
+        backlog=settings.server_socket_backlog,
+        receive_buffer_bytes=settings.server_socket_rcv_buf_size,
+        send_buffer_bytes=settings.server_socket_snd_buf_size,
+    )
+
+
+def dial_limits_from(settings: BrokerSettings) -> Limits:
+    """Give the limits of connections to name servers."""
+    return Limits(
+        connect_s=settings.connect_timeout_millis / 1000,
+        idle_s=float(settings.client_channel_max_idle_time_seconds),
     )
 
 

@@ -123,8 +123,9 @@ def _fault(kind: str, name: str, length_max: int) -> str | None:
     wrong = _FORBIDDEN.search(name)
     if wrong is None:
         return None
+    shown = name if len(name) <= GROUP_LENGTH_MAX else f"{name[:40]}…"
     return (
-        f"{kind} {name!r} has {wrong.group()!r} at position {wrong.start()};"
+        f"{kind} {shown!r} has {wrong.group()!r} at position {wrong.start()};"
         " allowed are letters a-z and A-Z, digits, and % | - _"
     )
 

@@ -68,21 +68,44 @@ def split_address(address: str) -> Address:
     return host, port
 
 
+def read_addresses(text: str) -> list[str]:
+    """Give the addresses of a list, each once; raises SettingError for one that is none.
+
+    They are separated by semicolons, commas or ends of lines.
+    """
+    parts = text.replace(",", ";").replace("\n", ";").split(";")
+    addresses = [part.strip() for part in parts if part.strip()]
+    for address in addresses:
+        split_address(address)
+    return list(dict.fromkeys(addresses))
+
+
 async def listen(
     loop: asyncio.AbstractEventLoop,
     factory: Callable[[], asyncio.BaseProtocol],
     host: str,
     port: int,
+    *,
+    backlog: int = BACKLOG,
 ) -> asyncio.Server:
     """Listen on host and port; raises SettingError when the system refuses."""
     try:
-        server: asyncio.Server = await loop.create_server(factory, host, port, backlog=BACKLOG)
+        server: asyncio.Server = await loop.create_server(factory, host, port, backlog=backlog)
     except (OSError, UnicodeError) as error:
         raise SettingError(
             f"cannot listen on {host}:{port}: {_cause(error)}; choose another host or port, "
             "or stop the process that has it"
         ) from error
     return server
+
+
+def set_buffers(server: asyncio.Server, receive_bytes: int, send_bytes: int) -> None:
+    """Set the kernel's buffers of connections to come; 0 leaves a size to the kernel."""
+    sizes = ((socket.SO_RCVBUF, receive_bytes), (socket.SO_SNDBUF, send_bytes))
+    for listening in server.sockets:  # accepted sockets inherit from it
+        for option, size in sizes:
+            if size:
+                listening.setsockopt(socket.SOL_SOCKET, option, size)
 
 
 def listening_port(server: asyncio.Server) -> int:
