@@ -99,7 +99,7 @@ def test_a_disk_that_is_too_slow_is_answered_as_a_time_out_never_as_stored(tmp_p
         again = await running.call(send_request("T", b"next"))
         assert (again.code, again.fields["queueOffset"]) == (0, "1")
 
-    with_broker(tmp_path, use, msgspec.structs.replace(SYNC, sync_flush_timeout=50))
+    with_broker(tmp_path, use, msgspec.structs.replace(SYNC, sync_flush_timeout=500))
 
 
 def test_a_message_that_does_not_wait_is_answered_at_once(tmp_path: Path) -> None:
