@@ -31,12 +31,11 @@ def test_members_of_a_group_share_queues_and_take_over_from_each_other(
             "strategy": AveragelyByCircle(),
             "rebalance_interval_s": NEVER_S,
         }
-        first = PullConsumer(
-            system.namesrv,
-            group,
-            queue_listener=lambda topic, all_, mine: told.append((topic, len(all_), len(mine))),
+        listening: PullConsumerOptions = {
             **options,
-        )
+            "queue_listener": lambda topic, all_, mine: told.append((topic, len(all_), len(mine))),
+        }
+        first = PullConsumer(system.namesrv, group, **listening)
         second = PullConsumer(system.namesrv, group, **options)
         async with first:
             await first.subscribe(queues[0].topic)
