@@ -72,16 +72,24 @@ def test_the_programs_use_every_public_name(program: str, names: list[str]) -> N
 
 @pytest.mark.parametrize("module", [orbitmq, aio, orbitmq.app, orbitmq.testing, orbitmq.errors])
 def test_every_public_name_has_a_docstring(module: ModuleType) -> None:
+    assert module.__doc__
     names = getattr(module, "__all__", None) or dir(module)
-    kinds = [kind for name in names if inspect.isclass(kind := getattr(module, name))]
-    ours = [kind for kind in kinds if kind.__module__.startswith("orbitmq")]
+    named = [getattr(module, name) for name in names if not name.startswith("_")]
+    told = [one for one in named if inspect.isclass(one) or inspect.isroutine(one)]
+    ours = [one for one in told if one.__module__.startswith("orbitmq")]
     assert ours
-    for kind in ours:
-        assert inspect.getdoc(kind), kind
+    for one in ours:
+        assert inspect.getdoc(one), one
+    for kind in filter(inspect.isclass, ours):
         for name, member in inspect.getmembers(kind):
-            is_told = inspect.isfunction(member) or isinstance(member, property)
+            is_told = inspect.isroutine(member) or isinstance(member, property)
             if is_told and not name.startswith("_"):
                 assert inspect.getdoc(member), f"{kind.__name__}.{name}"
+
+
+def test_functions_are_among_what_needs_a_docstring() -> None:
+    assert inspect.isroutine(aio.random_queue)
+    assert inspect.isroutine(orbitmq.app.with_app)
 
 
 def test_a_program_that_sets_up_no_logging_sees_none() -> None:
