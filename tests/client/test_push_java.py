@@ -150,6 +150,7 @@ def test_what_one_language_refuses_comes_again_to_the_group(
     topic, group = fresh_name("Topic"), fresh_name("group")
     retries = f"%RETRY%{group}"
     make_topic(system, topic, 4)
+    make_topic(system, retries, 1)  # before the members, or they look for its route after 30 s
 
     async def main(java: JavaMember) -> None:
         def act(message: ReceivedMessage) -> None:
