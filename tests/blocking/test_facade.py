@@ -31,9 +31,10 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield embedded
 
 
-@pytest.fixture(scope="module")
-def namesrv(broker: EmbeddedBroker) -> str:
-    return broker.namesrv
+@pytest.fixture
+def namesrv(system: System) -> str:
+    """Of OrbitMQ or of an original; the broker above is for what only it can do."""
+    return system.namesrv
 
 
 def _client_threads() -> list[str]:

@@ -4,15 +4,15 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from queue import SimpleQueue
 
 import pytest
 
 from orbitmq import Admin, ConsumeFromWhere, Message, Producer, PullConsumer, PushConsumer
 from orbitmq.errors import ClientStateError
-from orbitmq.testing import EmbeddedBroker
 from orbitmq.wire.message_id import UniqueId, decode_unique_id
+from tests.foreign.judged import System
 
 LIMIT_S = 20.0
 CHILD_LIMIT_S = 60
@@ -20,10 +20,9 @@ FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 FreshName = Callable[[str], str]
 
 
-@pytest.fixture(scope="module")
-def namesrv() -> Iterator[str]:
-    with EmbeddedBroker() as broker:
-        yield broker.namesrv
+@pytest.fixture
+def namesrv(system: System) -> str:
+    return system.namesrv
 
 
 def in_child(work: Callable[[], str]) -> str:
