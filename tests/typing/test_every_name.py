@@ -15,6 +15,7 @@ import orbitmq.app
 import orbitmq.errors
 import orbitmq.testing
 from orbitmq import aio
+from orbitmq.errors import MQError
 from orbitmq.testing import EmbeddedBroker
 
 FOLDER = Path(__file__).parent
@@ -31,6 +32,7 @@ WRONG = {
     "orbitmq.Nothing": "attr-defined",
     "aio.Message('T')": "call-arg",
     "aio.Selector.tags(1)": "arg-type",
+    "errors.RouteNotFound('T', [], 'why', 'what').nothing": "attr-defined",
 }
 
 
@@ -58,16 +60,41 @@ def _used_names(program: str) -> set[str]:
     return names | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
 
 
+def _errors() -> dict[str, type[MQError]]:
+    """Give the public errors by their names."""
+    found = {name: getattr(orbitmq.errors, name) for name in dir(orbitmq.errors)}
+    return {
+        name: each
+        for name, each in found.items()
+        if inspect.isclass(each) and issubclass(each, MQError) and not name.startswith("_")
+    }
+
+
 @pytest.mark.parametrize(
     ("program", "names"),
     [
         ("async_program.py", aio.__all__),
         ("sync_program.py", [name for name in dir(orbitmq) if not name.startswith("_")]),
         ("app_program.py", [*orbitmq.app.__all__, *orbitmq.testing.__all__]),
+        ("errors_program.py", [*_errors()]),
     ],
 )
 def test_the_programs_use_every_public_name(program: str, names: list[str]) -> None:
     assert set(names) - _used_names(program) == set()
+
+
+def test_a_program_reads_every_fact_that_an_error_keeps() -> None:
+    tree = ast.parse(inspect.getsource(orbitmq.errors))
+    kept = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+        and isinstance(node.ctx, ast.Store)
+    }
+    assert len(kept) > 20
+    assert kept - _used_names("errors_program.py") == set()
 
 
 @pytest.mark.parametrize("module", [orbitmq, aio, orbitmq.app, orbitmq.testing, orbitmq.errors])
@@ -119,7 +146,7 @@ def test_a_type_checker_accepts_programs_that_use_everything(tmp_path: Path) -> 
 
 @pytest.mark.timeout(180)
 def test_a_type_checker_finds_what_is_wrong(tmp_path: Path) -> None:
-    lines = ["import orbitmq", "from orbitmq import aio", *WRONG]
+    lines = ["import orbitmq", "from orbitmq import aio, errors", *WRONG]
     (tmp_path / "wrong.py").write_text("\n".join(lines) + "\n")
     done = _run(tmp_path, "-m", "mypy", "--strict", "wrong.py")
     found = {
@@ -130,7 +157,7 @@ def test_a_type_checker_finds_what_is_wrong(tmp_path: Path) -> None:
     assert found == dict(enumerate(WRONG.values(), 3)), done.stdout
 
 
-@pytest.mark.parametrize("program", ["async_program.py", "sync_program.py", "app_program.py"])
+@pytest.mark.parametrize("program", [path.name for path in FOLDER.glob("*_program.py")])
 def test_the_programs_run(program: str, namesrv: str) -> None:
     done = _run(FOLDER, "-W", "error", program, namesrv)
     assert (done.returncode, done.stderr) == (0, "")
