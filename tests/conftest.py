@@ -7,6 +7,7 @@ again.
 import itertools
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,12 @@ settings.load_profile("orbitmq")
 
 
 OF_THE_CLIENT = [Path(__file__).parent / name for name in ("client", "blocking", "app", "cli")]
+
+
+def pytest_configure() -> None:
+    """Let programs that tests start be interrupted, though a run in the background is not."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)

@@ -61,19 +61,27 @@ class CorruptRecord(StoreError):
         self.detail = detail
 
 
-class DiskFull(StoreError):
+class FileFailed(StoreError):
+    """The file system refused something; `path` is of which file or folder, empty: of several."""
+
+    def __init__(self, problem: str, path: object = "") -> None:
+        super().__init__(problem)
+        self.path = str(path)
+
+
+class DiskFull(FileFailed):
     """The file system refused a write for lack of space; nothing of it counts as written."""
 
 
-class WriteFailed(StoreError):
+class WriteFailed(FileFailed):
     """The file system refused a write; nothing of it counts as written."""
 
 
-class ReadFailed(StoreError):
+class ReadFailed(FileFailed):
     """The file system could not give what a file holds; it may be there all the same."""
 
 
-class SyncFailed(StoreError):
+class SyncFailed(FileFailed):
     """A sync was refused: what was written before it may never reach the disk, now or later."""
 
 
@@ -103,11 +111,23 @@ class RequestTimeout(OutcomeUnknown):
 
 
 class ConnectFailed(MQError):
-    """No connection could be made, so nothing was sent."""
+    """No connection could be made, so nothing was sent; `address` is whose, empty: of several."""
+
+    def __init__(self, problem: str, address: str = "") -> None:
+        super().__init__(problem)
+        self.address = address
 
 
 class ConnectionClosed(OutcomeUnknown):
-    """The connection ended while a request was under way: it may have been done."""
+    """The connection ended while a request was under way: it may have been done.
+
+    `peer` is the other side, `reason` the word under which metrics count the end.
+    """
+
+    def __init__(self, peer: str, reason: str) -> None:
+        super().__init__(f"the connection to {peer} ended: {reason}")
+        self.peer = peer
+        self.reason = reason
 
 
 class RouteNotFound(MQError):
@@ -139,6 +159,10 @@ class BrokerNotFound(MQError):
 
 class BrokerBusy(RequestFailed):
     """A broker refused a request to protect itself. Nothing was stored; send less, or later."""
+
+
+class AccessDenied(RequestFailed):
+    """A broker does not allow it: a permission of the topic or of the broker, or access control."""
 
 
 class SendFailed(MQError):
@@ -236,7 +260,15 @@ class ClientStateError(MQError):
 
 
 class LimitExceeded(MQError):
-    """Something would grow past its limit; `limit` names the number and the setting behind it."""
+    """Something would grow past its limit.
+
+    `limit` is the number, `setting` what it is called where it can be changed.
+    """
+
+    def __init__(self, problem: str, limit: int, setting: str = "") -> None:
+        super().__init__(problem)
+        self.limit = limit
+        self.setting = setting
 
 
 class SettingError(MQError):

@@ -266,7 +266,8 @@ class Registry:
         present = family.series.get(key)
         if present is None:
             if self._series_count >= SERIES_MAX:
-                raise LimitExceeded(f"more than {SERIES_MAX} metrics; {name} is one too many")
+                text = f"more than {SERIES_MAX} metrics; {name} is one too many"
+                raise LimitExceeded(text, SERIES_MAX)
             self._series_count += 1
             family.series[key] = fresh
             return fresh

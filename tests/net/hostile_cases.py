@@ -20,7 +20,7 @@ from orbitmq.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command, decode_com
 from orbitmq.wire.frame import FRAME_SIZE_MAX, FrameDecoder, encode_frame
 
 UNKNOWN_CODE = 29_999
-IDLE_COUNT = 1_000
+IDLE_COUNT = 5_000
 CONNECTS_PER_SECOND = 500
 ONEWAY_COUNT = 20_000
 UNASKED_COUNT = 1_000

@@ -108,7 +108,7 @@ def test_a_request_costs_no_timer_while_an_earlier_one_is_set() -> None:
         assert len(timers) == 1
         calls.open(Asked(10, now_s + 1))
         assert len(timers) == 2
-        calls.fail(lambda: ConnectionClosed("test"))
+        calls.fail(lambda: ConnectionClosed("peer", "test"))
         assert not calls.waiting
 
     asyncio.run(scenario())

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -31,12 +32,11 @@ PLAIN_CASES = [case for case in CASES if not case.needs_tls]
 TLS_CASES = [case for case in CASES if case.needs_tls]
 IS_LONG = os.environ.get("ORBITMQ_TORTURE") == "long"
 ROUNDS = 60 if IS_LONG else 1
-TIMES_MAX = 5.0
-"""The aim is 3 times the quiet value. Alone, most kinds kept it on a busy machine; floods, many
-connections and a frame of 16 MiB did not always. All at once they begin in the same instant, and
-attackers, broker and good client share two cores: 3 to 7 times were measured beside other work.
-How long one peer can hold the loop is judged by processor time, in broker/test_long_frames.py."""
-P99_MS_LEAST = 50.0
+TIMES_MAX, TIMES_MAX_AT_ONCE = 3.0, 5.0
+"""A good client waits so many times as long as one of a broker that nobody attacks, at the same
+time on the same cores: measured are 1.5 to 2 times, and 2 to 3 where all attack in one instant.
+How long one peer can hold the loop is judged by processor time, too, in
+broker/test_long_frames.py."""
 CONNECTION_BYTES_MAX = FRAME_SIZE_MAX + 256 * 1024
 
 
@@ -94,18 +94,32 @@ def test_a_hostile_peer_is_closed_for_its_reason_and_others_are_served(
     assert good.times().rounds > 0
 
 
+@pytest.fixture
+def unharmed(tmp_path: Path) -> Iterator[Bystander]:
+    """A good client of a broker that nobody attacks."""
+    with broker_process(tmp_path / "data") as other, bystander(other.address) as client:
+        yield client
+
+
 @pytest.mark.torture
-@pytest.mark.timeout(60 + 10 * ROUNDS)
-def test_all_of_them_at_once_leave_a_good_client_its_answers(
-    broker: BrokerProcess, good: Bystander
+@pytest.mark.timeout(120 + 20 * ROUNDS)
+@pytest.mark.parametrize(
+    ("at_once", "times_max"),
+    [
+        pytest.param(1, TIMES_MAX, id="one by one"),
+        pytest.param(len(PLAIN_CASES), TIMES_MAX_AT_ONCE, id="all at once"),
+    ],
+)
+def test_hostile_peers_leave_a_good_client_its_answers(
+    at_once: int, times_max: float, broker: BrokerProcess, good: Bystander, unharmed: Bystander
 ) -> None:
     # Not the frame of 16 MiB: among all the others it may take longer than the server waits here.
     cases = [case for case in PLAIN_CASES if case.count == 1 and case.name != "frame of the limit"]
-    good.times()
-    threading.Event().wait(1.5)  # the quiet value is that of some hundred rounds
-    quiet, sockets = good.times(), broker.descriptors()
+    sockets = broker.descriptors()
     before_mib = peak_mib = broker.own_mib()
-    with ThreadPoolExecutor(len(cases)) as pool:
+    for client in (good, unharmed):
+        client.times()
+    with ThreadPoolExecutor(at_once) as pool:
         for _ in range(ROUNDS):
             acts = [pool.submit(case.act, broker.host, broker.port, PATIENCE_S) for case in cases]
             while not all(act.done() for act in acts):
@@ -113,15 +127,16 @@ def test_all_of_them_at_once_leave_a_good_client_its_answers(
                 threading.Event().wait(0.05)
             for act in acts:
                 act.result()
-    busy = good.times()
+    busy, quiet = good.times(), unharmed.times()
     wait_until(lambda: broker.metric("orbitmq_net_connections") == 1)
     wait_until(lambda: broker.descriptors() <= sockets)
     print(
-        f"T8 hostile: {len(cases)} kinds at once x {ROUNDS}, good client p99 {quiet.p99_ms:.1f} ms"
-        f" quiet, {busy.p99_ms:.1f} ms beside them ({busy.rounds} rounds, max {busy.max_ms:.0f}),"
-        f" memory {before_mib} to {peak_mib} MiB"
+        f"T8 hostile: {len(cases)} kinds, {at_once} at a time, x {ROUNDS}: p99 {busy.p99_ms:.1f} ms"
+        f" beside them ({busy.rounds} rounds, p50 {busy.p50_ms:.1f}, max {busy.max_ms:.0f}),"
+        f" {quiet.p99_ms:.1f} ms elsewhere ({quiet.rounds}, p50 {quiet.p50_ms:.1f},"
+        f" max {quiet.max_ms:.0f}), memory {before_mib} to {peak_mib} MiB"
     )
-    assert busy.p99_ms < max(P99_MS_LEAST, TIMES_MAX * quiet.p99_ms)
+    assert busy.p99_ms < times_max * quiet.p99_ms
     assert peak_mib - before_mib < len(cases) * CONNECTION_BYTES_MAX / MIB
 
 

@@ -97,7 +97,7 @@ def test_a_cluster_that_speaks_tls_only_is_written_and_read(
     ("change", "message"),
     [
         ({"tls.enable": "false"}, "does it want TLS"),
-        ({"tls.trustCertPath": ""}, "no TLS connection"),
+        ({"tls.trustCertPath": ""}, "by TLS"),
         ({"tls.keyPassword": "wrong-one"}, "(?i)password|key"),
     ],
 )

@@ -299,7 +299,7 @@ def test_an_answer_that_got_lost_is_looked_up_and_not_sent_again(
         answer = await ask(address, command, timeout_s)
         if command.code == RequestCode.SEND_BATCH_MESSAGE and len(lost) < 3:
             lost.append(command.opaque)
-            raise ConnectionClosed("the answer was lost")
+            raise ConnectionClosed("broker", "the answer was lost")
         return answer
 
     monkeypatch.setattr(instance.remote, "call", lossy)
@@ -323,7 +323,7 @@ def test_at_least_once_sends_again_what_got_no_answer(
         answer = await ask(address, command, timeout_s)
         if command.code == RequestCode.SEND_BATCH_MESSAGE and not lost:
             lost.append(command.opaque)
-            raise ConnectionClosed("the answer was lost")
+            raise ConnectionClosed("broker", "the answer was lost")
         return answer
 
     monkeypatch.setattr(instance.remote, "call", lossy)
@@ -343,7 +343,7 @@ def test_a_request_that_never_gets_an_answer_fails_as_unknown(
     async def lossy(address: str, command: Command, timeout_s: float) -> Command:
         answer = await ask(address, command, timeout_s)
         if command.code == RequestCode.SEND_BATCH_MESSAGE:
-            raise ConnectionClosed("the answer was lost")
+            raise ConnectionClosed("broker", "the answer was lost")
         return answer
 
     monkeypatch.setattr(instance.remote, "call", lossy)

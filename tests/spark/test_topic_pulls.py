@@ -2,7 +2,7 @@
 
 import asyncio
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from orbitmq.spark.cluster import QueueFailed, cluster_of
 from orbitmq.spark.data_loss import DataLoss
 from orbitmq.spark.topic_bounds import Bounds
 from orbitmq.spark.topic_planning import Range
-from orbitmq.spark.topic_pulls import QueuePulls
+from orbitmq.spark.topic_pulls import WINDOW_COUNT_MAX, Piece, QueuePulls
 from orbitmq.spark.topic_reading import RangeReader, read_ranges
 from orbitmq.testing import EmbeddedBroker
 from orbitmq.wire.bodies_client import MessageQueue
@@ -147,6 +147,59 @@ def test_a_task_that_is_not_read_to_its_end_leaves_no_pull_behind(
             await asyncio.sleep(0.01)
 
     cluster.wait(asyncio.wait_for(settled(), 10))
+
+
+class Scripted(QueuePulls):
+    """Pulls that a broker with the original's limits would answer: 32 messages, 256 KiB."""
+
+    def begin(self, sizes: Callable[[int], int]) -> None:
+        self.sizes = sizes
+        self.count = self.active = self.active_max = 0
+
+    async def _piece(self, begin: int, end: int, count_max: int) -> Piece:
+        self.count += 1
+        self.active += 1
+        self.active_max = max(self.active_max, self.active)
+        await asyncio.sleep(0)
+        self.active -= 1
+        size = self.sizes(begin)
+        until = min(end, begin + min(32, count_max, max(1, 256 * 1024 // size)))
+        return Piece(bytes((until - begin) * size), begin, until)
+
+
+@pytest.fixture
+def scripted(broker: EmbeddedBroker, mixed: MessageQueue) -> Scripted:
+    options = options_of(broker, topic="mixed")
+    return Scripted(cluster_of(options), options, mixed)
+
+
+def pulled(pulls: Scripted, count: int, sizes: Callable[[int], int]) -> None:
+    """Read so many messages of these sizes, and see that they are whole and in order."""
+
+    async def read() -> list[Piece]:
+        pulls.begin(sizes)
+        return [piece async for piece in pulls.pieces(0, count)]
+
+    pieces = asyncio.run(read())
+    assert [piece.begin for piece in pieces] == [0, *(piece.end for piece in pieces[:-1])]
+    assert pieces[-1].end == count
+
+
+def test_messages_that_grow_do_not_have_a_whole_queue_pulled_at_once(scripted: Scripted) -> None:
+    """Once: a window that shrank below what was on its way let everything through."""
+    pulled(scripted, 50_000, lambda at: 1_200 if at < 3_200 else 3_200)
+    assert scripted.active_max <= WINDOW_COUNT_MAX
+
+
+def test_messages_that_shrink_are_pulled_many_at_a_time_again(scripted: Scripted) -> None:
+    pulled(scripted, 50_000, lambda at: 200_000 if at < 50 else 100)
+    assert scripted.count < 2 * 50_000 // 32
+
+
+def test_one_short_answer_does_not_make_all_others_short(scripted: Scripted) -> None:
+    """Once: the last piece that filled an answer up was the measure of those behind it."""
+    pulled(scripted, 50_000, lambda at: 10_000 + at % 7 * 500)
+    assert scripted.count < 2 * 50_000 // 20
 
 
 def test_a_broker_that_restarts_while_a_task_reads_loses_nothing() -> None:

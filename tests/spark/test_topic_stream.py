@@ -13,7 +13,7 @@ from orbitmq.blocking import Admin
 from orbitmq.spark.cluster import cluster_of
 from orbitmq.spark.data_loss import DataLoss
 from orbitmq.spark.offsets import marks_in, nested, offsets_in, starts_in
-from orbitmq.spark.topic_commits import commit_offsets
+from orbitmq.spark.topic_commits import store_progress
 from orbitmq.spark.topic_stream import TopicStreamReader
 from orbitmq.testing import EmbeddedBroker
 from orbitmq.world.clock import SystemClock
@@ -459,8 +459,8 @@ def test_progress_is_the_groups_offset_at_the_broker(broker: EmbeddedBroker) -> 
     reader.commit(end)
     cluster = cluster_of(options_of(broker, topic="tracked"))
     assert cluster.group_offsets("trackers", queues) == {queues[0]: 3, queues[1]: 3}
-    latest = {"namesrvAddr": broker.namesrv, "topic": "tracked", "consumerGroup": "trackers"}
-    commit_offsets(latest, json.dumps({**end, **nested({queues[0]: 2, queues[1]: 1})}))
+    options = options_of(broker, topic="tracked", consumerGroup="trackers")
+    store_progress(options, {queues[0]: 2, queues[1]: 1})
     assert cluster.group_offsets("trackers", queues) == {queues[0]: 2, queues[1]: 1}
     with Admin(broker.namesrv) as admin:
         assert admin.progress("trackers").lag == 3

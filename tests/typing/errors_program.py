@@ -10,6 +10,7 @@ from typing import assert_type
 
 from orbitmq import Admin, Message, Producer, PushConsumer, Selector
 from orbitmq.errors import (
+    AccessDenied,
     BatchFailed,
     BatchUnknown,
     BrokerBusy,
@@ -19,6 +20,7 @@ from orbitmq.errors import (
     ConnectionClosed,
     CorruptRecord,
     DiskFull,
+    FileFailed,
     LimitExceeded,
     LocalProtocolError,
     MissingExtra,
@@ -62,7 +64,7 @@ def sent(act: Act) -> str:
     except RequestTimeout as error:
         return f"request {error.code} to {error.peer} got no answer in {error.timeout_s:.1f} s"
     except ConnectionClosed as error:
-        return f"closed: {error}"
+        return f"{error.peer} ended it: {error.reason}"
     except PartlyUnknown as error:
         return f"done at {error.done}, else {error.failures}"
     except OutcomeUnknown as error:
@@ -84,9 +86,9 @@ def told(act: Act) -> str:
         assert_type(error.failures, Attempts)
         return f"done at {', '.join(error.done)}"
     except ConnectFailed as error:
-        return f"no connection: {error}"
-    except BrokerBusy as error:
-        return f"later: {error.remark}"
+        return f"no connection to {error.address or 'any of them'}"
+    except (BrokerBusy, AccessDenied) as error:
+        return f"later, or never: {error.remark}"
     except RequestFailed as error:
         assert_type(error.code, int)
         return f"answered with {error.code}: {error.remark}"
@@ -97,7 +99,10 @@ def kept(act: Act) -> str:
     try:
         return used(act)
     except (DiskFull, WriteFailed, ReadFailed, SyncFailed) as error:
-        return f"the disk: {error}"
+        return f"the disk of {error.path}"
+    except FileFailed as error:
+        assert_type(error.path, str)
+        return f"the file: {error}"
     except CorruptRecord as error:
         assert_type(error.log_offset, int)
         return f"{error.log_offset}: {error.detail}"
@@ -120,7 +125,10 @@ def used(act: Act) -> str:
         return f"{error.package} comes with {error.extra}"
     except MissingProgram as error:
         return f"install it: {error}"
-    except (ClientStateError, LimitExceeded, SettingError) as error:
+    except LimitExceeded as error:
+        assert_type(error.limit, int)
+        return f"{error.setting} is {error.limit}"
+    except (ClientStateError, SettingError) as error:
         return f"{type(error).__name__}: {error}"
 
 

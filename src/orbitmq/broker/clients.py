@@ -246,7 +246,8 @@ class ClientTable:
         if count > SUBSCRIPTIONS_PER_HEARTBEAT_MAX:
             raise LimitExceeded(
                 f"{count} subscriptions, limit {SUBSCRIPTIONS_PER_HEARTBEAT_MAX} a heartbeat;"
-                " subscribe with several clients (instanceName)"
+                " subscribe with several clients (instanceName)",
+                SUBSCRIPTIONS_PER_HEARTBEAT_MAX,
             )
         news = [
             self._news_of(data, is_full=not heartbeat.without_sub) for data in consumers.values()
@@ -255,7 +256,8 @@ class ClientTable:
         if new_count and self._subscription_count + new_count > SUBSCRIPTIONS_MAX:
             raise LimitExceeded(
                 f"more than {SUBSCRIPTIONS_MAX} subscriptions at this broker; let clients that are"
-                " not needed leave, or use another broker"
+                " not needed leave, or use another broker",
+                SUBSCRIPTIONS_MAX,
             )
         return news
 
@@ -264,7 +266,8 @@ class ClientTable:
         if count > GROUPS_PER_HEARTBEAT_MAX:
             raise LimitExceeded(
                 f"{count} groups, limit {GROUPS_PER_HEARTBEAT_MAX} a heartbeat; spread them over"
-                " several clients (instanceName)"
+                " several clients (instanceName)",
+                GROUPS_PER_HEARTBEAT_MAX,
             )
         joined = self._joined.get(connection, Joined())
         producers = {data.group_name for data in heartbeat.producer_data_set}
@@ -272,7 +275,8 @@ class ClientTable:
         count = len(joined.producers) + len(producers - joined.producers)
         count += len(joined.consumers) + len(consumers - joined.consumers)
         if count > GROUPS_PER_CONNECTION_MAX:
-            raise LimitExceeded(f"{count} groups, limit {GROUPS_PER_CONNECTION_MAX} a connection")
+            text = f"{count} groups, limit {GROUPS_PER_CONNECTION_MAX} a connection"
+            raise LimitExceeded(text, GROUPS_PER_CONNECTION_MAX)
 
     def _news_of(self, consumer: ConsumerData, *, is_full: bool) -> _News:
         known = self._consumers.get(consumer.group_name)

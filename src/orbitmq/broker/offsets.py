@@ -128,7 +128,8 @@ class OffsetTable:
             if len(self._core.offsets) >= KEYS_MAX:
                 raise LimitExceeded(
                     f"{KEYS_MAX} pairs of a topic and a group have offsets at this broker already;"
-                    " delete groups that are not used any more (mqadmin deleteSubGroup -r true)"
+                    " delete groups that are not used any more (mqadmin deleteSubGroup -r true)",
+                    KEYS_MAX,
                 )
             queues = self._make(topic, group)
         return queues

@@ -59,7 +59,8 @@ class QueueLocks:
         lock = self._locks.get(key)
         if lock is None:
             if len(self._locks) >= LOCKS_MAX:
-                raise LimitExceeded(f"{LOCKS_MAX} queues are locked at this broker already")
+                text = f"{LOCKS_MAX} queues are locked at this broker already"
+                raise LimitExceeded(text, LOCKS_MAX)
         elif lock.client_id != client_id and now_s - lock.renewed_s <= LOCK_S:
             return False
         else:

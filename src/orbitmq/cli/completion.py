@@ -24,10 +24,10 @@ examples:
 
 NAMES = {
     "TOPIC": "orbitmq topic list --timeout 1 2>/dev/null",
-    "GROUP": "orbitmq group list --json --timeout 1 2>/dev/null | tr ',{}' '\\n' | sed -n"
-    """ 's/^"group":"\\(.*\\)"$/\\1/p'""",
+    "GROUP": "orbitmq group list --names --timeout 1 2>/dev/null",
 }
-"""What a positional argument of this name is completed with."""
+"""What a positional argument of this name is completed with. No character of them means anything
+inside double quotes, in any of the shells."""
 
 
 class Place(NamedTuple):
@@ -160,8 +160,7 @@ def fish(found: list[Place]) -> str:
         if others:
             lines.append(f'complete -c orbitmq -f {when} -a "{" ".join(others)}"')
         if place.names:
-            asked = NAMES[place.names].replace("\\", "\\\\").replace('"', '\\"')
-            lines.append(f'complete -c orbitmq -f {when} -a "({asked})"')
+            lines.append(f'complete -c orbitmq -f {when} -a "({NAMES[place.names]})"')
     return "\n".join(lines) + "\n"
 
 

@@ -38,6 +38,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     verbs = add_noun(subparsers, "group", "list, make, show, move and delete groups", EXAMPLES)
     listing = add_verb(verbs, "group list", "list consumer groups with members and lag", _list)
     listing.add_argument("--all", action="store_true", help="the system's as well")
+    listing.add_argument("--names", action="store_true", help="only their names, one a line")
     _add_create(verbs)
     show = add_verb(verbs, "group show", "show who consumes, and how far it is", _show)
     show.add_argument("group", metavar="GROUP")
@@ -93,6 +94,9 @@ def _offset(text: str) -> int:
 
 async def _list(admin: Admin, screen: Screen, arguments: argparse.Namespace) -> None:
     names = await admin.groups(with_system=arguments.all)
+    if arguments.names:
+        _list_names(screen, names)
+        return
     limit = asyncio.Semaphore(ASKED_AT_A_TIME)
 
     async def look(name: str) -> GroupSummary:
@@ -113,6 +117,14 @@ async def _list(admin: Admin, screen: Screen, arguments: argparse.Namespace) -> 
             for one in summaries
         ],
     )
+
+
+def _list_names(screen: Screen, names: list[str]) -> None:
+    if screen.is_json:
+        screen.value(names)
+        return
+    for name in names:
+        screen.line(name)
 
 
 # --- show ---

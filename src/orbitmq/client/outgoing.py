@@ -49,7 +49,9 @@ def check_body(body: object, bytes_max: int) -> None:
     if len(body) > bytes_max:
         raise LimitExceeded(
             f"the body has {len(body)} bytes, limit {bytes_max} (message_bytes_max; brokers have a "
-            "limit of their own, maxMessageSize)"
+            "limit of their own, maxMessageSize)",
+            bytes_max,
+            "message_bytes_max",
         )
 
 

@@ -4,7 +4,8 @@ In: an address, a request code, a header, a body. Out: the answer, or the except
 
 Rules:
 1. This is the one place that turns a response code into an exception: BrokerBusy for flow control,
-   RequestFailed for every other code that the caller did not expect.
+   AccessDenied for what is not allowed, RequestFailed for every other code that the caller did not
+   expect.
 2. There is one connection per address, dialled when it is needed and again after a failure. A peer
    is kept as long as somebody uses it; `forget` closes those of brokers that are gone.
 3. Hooks see every request before it goes out and every answer before it is judged.
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable
 
 from orbitmq.client.rpc_hooks import RpcHook
 from orbitmq.client.settings import LANGUAGE, ClientSettings
-from orbitmq.errors import BrokerBusy, RequestFailed
+from orbitmq.errors import AccessDenied, BrokerBusy, RequestFailed
 from orbitmq.metrics import Registry
 from orbitmq.net.connection import Handler, ReadFrames, cut_next
 from orbitmq.net.limits import Limits
@@ -30,7 +31,11 @@ from orbitmq.world.tls import ClientTls
 log = logging.getLogger(__name__)
 
 SUCCESS = int(ResponseCode.SUCCESS)
-_BUSY = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.FLOW_CONTROL})
+_FAILURES: dict[int, type[RequestFailed]] = {
+    ResponseCode.SYSTEM_BUSY: BrokerBusy,
+    ResponseCode.FLOW_CONTROL: BrokerBusy,
+    ResponseCode.NO_PERMISSION: AccessDenied,
+}
 
 BeforeRequest = Callable[[str, Command], None]
 AfterAnswer = Callable[[str, Command, Command], None]
@@ -148,5 +153,5 @@ def request(code: RequestCode, header: Header | None = None, body: bytes = b"") 
 
 def failure_of(answer: Command) -> RequestFailed:
     """Give the exception that an answer stands for."""
-    failure = BrokerBusy if answer.code in _BUSY else RequestFailed
+    failure = _FAILURES.get(answer.code, RequestFailed)
     return failure(answer.code, answer.remark or "")

@@ -44,7 +44,6 @@ from orbitmq.errors import (
     SendUnknown,
 )
 from orbitmq.net.connection import Connection
-from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 
@@ -133,7 +132,12 @@ class Sender:
             f"{self.count} sends with {self.size_bytes} bytes are in flight, limits "
             f"{settings.sends_in_flight_max} (sends_in_flight_max) and "
             f"{settings.bytes_in_flight_max} (bytes_in_flight_max): await the futures of earlier "
-            "ones, or `await producer.room()` before each submit"
+            "ones, or `await producer.room()` before each submit",
+            *(
+                (settings.sends_in_flight_max, "sends_in_flight_max")
+                if self.count >= settings.sends_in_flight_max
+                else (settings.bytes_in_flight_max, "bytes_in_flight_max")
+            ),
         )
 
     async def close(self) -> None:
@@ -329,7 +333,7 @@ class Sender:
         if sending.address:
             if error is None:
                 text = f"no connection to {sending.address} within {sending.timeout_s:g} s"
-                error = ConnectFailed(text)
+                error = ConnectFailed(text, sending.address)
             self._refresh_soon(sending.publication)
             self._attempt_failed(sending, error, may_retry=True)
             return

@@ -113,7 +113,9 @@ class Calls:
         if len(waiting) >= self._count_max:
             raise LimitExceeded(
                 f"{self._count_max} requests are waiting for one peer's answers already "
-                "(calls_per_connection_max)"
+                "(calls_per_connection_max)",
+                self._count_max,
+                "calls_per_connection_max",
             )
         opaque = self._opaque + 1 if self._opaque < OPAQUE_MAX else 1
         while opaque in waiting:

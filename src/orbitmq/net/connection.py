@@ -129,10 +129,13 @@ class Connection(Stream):
     def _refuse_flood(self) -> None:
         """Send no more to a peer whose unread output would soon end the connection."""
         unsent = self._out_bytes + self._transport.get_write_buffer_size()
-        if unsent > self.limits.output_bytes_max // 2:
+        limit = self.limits.output_bytes_max // 2
+        if unsent > limit:
             raise LimitExceeded(
-                f"{unsent} bytes wait for {self.peer} to read them, limit "
-                f"{self.limits.output_bytes_max // 2} (half of output_bytes_max); send less at once"
+                f"{unsent} bytes wait for {self.peer} to read them, limit {limit} (half of "
+                "output_bytes_max); send less at once",
+                limit,
+                "output_bytes_max",
             )
 
     async def call(self, request: Command, timeout_s: float) -> Command:

@@ -101,15 +101,12 @@ class Peer:
         if connection is None or connection.closed:
             connection = await self._wait_dialled(timeout_s)
         if connection.closed:
-            raise ConnectFailed(
-                f"no connection to {self.address}: it was made and ended at once "
-                f"({connection.close_reason})"
-            )
+            raise self._failed(f": it was made and ended at once ({connection.close_reason})")
         return connection
 
     async def _wait_dialled(self, timeout_s: float) -> Connection:
         if self._is_closed:
-            raise ConnectFailed(f"no connection to {self.address}: this peer is closed")
+            raise self._failed(": this peer is closed")
         if self._dialling is None:
             self._dialling = self._turn.loop.create_task(self._dial())
             self._dialling.add_done_callback(self._dialled)
@@ -118,11 +115,11 @@ class Peer:
             async with asyncio.timeout(timeout_s):
                 return await asyncio.shield(dialling)
         except TimeoutError:
-            raise ConnectFailed(f"no connection to {self.address} within {timeout_s:g} s") from None
+            raise self._failed(f" within {timeout_s:g} s") from None
         except asyncio.CancelledError:
             if not dialling.cancelled() or _is_cancelled():
                 raise  # our caller was cancelled, whatever became of the attempt
-            raise ConnectFailed(f"no connection to {self.address}: this peer is closed") from None
+            raise self._failed(": this peer is closed") from None
 
     async def _dial(self) -> Connection:
         limits = self._watch.limits
@@ -135,15 +132,16 @@ class Peer:
                 await connection.start_tls(self._tls.pipe(split_address(self.address)[0]))
         except TimeoutError:
             connection.drop("tls-timeout")
-            raise ConnectFailed(
-                f"no TLS connection to {self.address} within {limits.connect_s:g} s"
-            ) from None
+            raise self._failed(f" by TLS within {limits.connect_s:g} s") from None
         except ConnectionClosed as error:
-            raise ConnectFailed(f"no TLS connection to {self.address}: {error}") from error
+            raise self._failed(f" by TLS: {error}") from error
         except BaseException:
             connection.drop("stop")
             raise
         return connection
+
+    def _failed(self, how: str) -> ConnectFailed:
+        return ConnectFailed(f"no connection to {self.address}{how}", self.address)
 
     def _make(self) -> Connection:
         return Connection(

@@ -491,7 +491,7 @@ class Stream(asyncio.Protocol):
                 logger.exception("on_close of %s failed", self.peer)
 
     def _closed_error(self) -> ConnectionClosed:
-        return ConnectionClosed(f"the connection to {self.peer} ended: {self.close_reason}")
+        return ConnectionClosed(self.peer, self.close_reason)
 
 
 def _lost_reason(error: Exception | None) -> str:

@@ -34,11 +34,19 @@ from orbitmq.client.queue_offsets import (
 from orbitmq.client.remote import request
 from orbitmq.client.routes import Route
 from orbitmq.client.settings import ClientSettings
-from orbitmq.errors import BrokerNotFound, ConnectFailed, MQError, OutcomeUnknown, RouteNotFound
+from orbitmq.errors import (
+    BrokerBusy,
+    BrokerNotFound,
+    ConnectFailed,
+    MQError,
+    OutcomeUnknown,
+    RequestFailed,
+    RouteNotFound,
+)
 from orbitmq.spark.connection_options import ConnectionOptions, client_settings
 from orbitmq.spark.queue_words import told_of
 from orbitmq.wire.bodies_client import MessageQueue
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.fastjson import read_json
 from orbitmq.wire.names import wrap_namespace
 from orbitmq.world.chance import SystemChance
@@ -47,8 +55,8 @@ from orbitmq.world.threads import new_lock
 ASKED_AT_A_TIME = 64
 NAME_RANGE = 2**32
 
-PASSING = (BrokerNotFound, ConnectFailed, OutcomeUnknown, RouteNotFound)
-"""What may pass: a broker that is silent, or gone for now and with it its route."""
+PASSING = (BrokerBusy, BrokerNotFound, ConnectFailed, OutcomeUnknown, RouteNotFound)
+"""What may pass: a broker that is busy, silent, or gone for now and with it its route."""
 
 T = TypeVar("T")
 
@@ -210,7 +218,8 @@ class Cluster:
         """Have brokers keep where a group is; returns when they have it.
 
         One queue of each topic and broker goes ahead: of a group's very first offsets an original
-        forgets some if several come together.
+        forgets some if several come together. 5.x keeps none of a group that nobody has made: it is
+        made then.
         """
         wrapped = self.wrap(group)
         wired = {self.wire_queue(queue): offset for queue, offset in offsets.items()}
@@ -220,8 +229,20 @@ class Cluster:
 
         ahead = {(queue.topic, queue.broker_name): queue for queue in offsets}.values()
         others = set(offsets).difference(ahead)
-        for queues in (list(ahead), sorted(others)):
-            self._of_each(f"that it keeps where group {group} is", ask, queues, retries)
+        what = f"that it keeps where group {group} is"
+        try:
+            self._of_each(what, ask, ahead, retries)
+        except QueueFailed as error:
+            if not _is_unknown_group(error.cause):
+                raise
+            self.wait(self._make_group(group, {queue.broker_name for queue in offsets}))
+            self._of_each(what, ask, ahead, retries)
+        self._of_each(what, ask, sorted(others), retries)
+
+    async def _make_group(self, group: str, brokers: Collection[str]) -> None:
+        admin = await self.admin()
+        for broker in sorted(brokers):
+            await admin.create_group(group, broker=broker)
 
     def _of_each(
         self,
@@ -259,6 +280,12 @@ class QueueFailed(MQError):
         super().__init__(f"{told_of(queue)} does not tell {what}: {cause}")
         self.queue = queue
         self.cause = cause
+
+
+def _is_unknown_group(error: Exception) -> bool:
+    return (
+        isinstance(error, RequestFailed) and error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    )
 
 
 async def _has_offset(instance: Instance, group: str, queue: MessageQueue) -> bool:

@@ -13,7 +13,6 @@ Rules:
 """
 
 import json
-import re
 import sys
 from asyncio import AbstractServer
 from collections.abc import Callable, Mapping
@@ -32,7 +31,7 @@ from pyspark.sql.streaming.listener import (
 from orbitmq.errors import MQError, SettingError
 from orbitmq.metrics import Registry
 from orbitmq.net.scrape import start_metrics
-from orbitmq.spark.offsets import offsets_in, read_assign
+from orbitmq.spark.offsets import offsets_in
 from orbitmq.spark.progress import (
     BatchFacts,
     ProgressMeter,
@@ -41,8 +40,9 @@ from orbitmq.spark.progress import (
     show_metrics,
     told,
 )
+from orbitmq.spark.topic_choice import is_chosen
 from orbitmq.spark.topic_commits import store_progress
-from orbitmq.spark.topic_options import TopicOptions, topic_options
+from orbitmq.spark.topic_options import topic_options
 from orbitmq.world.clock import Clock, SystemClock
 from orbitmq.world.loop_thread import LoopThread
 
@@ -254,16 +254,7 @@ def _committer(given: Mapping[str, str] | None) -> Commit | None:
 
     def commit(text: str) -> None:
         offsets = offsets_in(json.loads(text))
-        chosen = {queue: at for queue, at in offsets.items() if _is_chosen(options, queue.topic)}
+        chosen = {queue: at for queue, at in offsets.items() if is_chosen(options, queue)}
         store_progress(options, chosen)
 
     return commit
-
-
-def _is_chosen(options: TopicOptions, topic: str) -> bool:
-    """Whether it is one of the source's: a query may have others."""
-    if options.topics_pattern:
-        return re.fullmatch(options.topics_pattern, topic) is not None
-    if options.assign:
-        return topic in {queue.topic for queue in read_assign("assign", options.assign)}
-    return topic in {name.strip() for name in f"{options.topic},{options.topics}".split(",")}

@@ -48,7 +48,7 @@ def make_archive(target: Path) -> None:
         _use_what_tests_use(spark, folder)
         _end(spark)
         if files.size(made) is None:
-            raise WriteFailed(f"Java made no archive at {made}; start Spark without it")
+            raise WriteFailed(f"Java made no archive at {made}; start Spark without it", made)
         if files.size(target) is None:
             files.move(made, target)
     finally:

@@ -11,7 +11,7 @@ Rules:
 4. Topics are the user's names, without the namespace.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -111,8 +111,3 @@ def starts_in(form: Mapping[str, Any]) -> Offsets:
 def marks_in(form: Mapping[str, Any]) -> Offsets:
     """Give when the messages before the offsets of one of Spark's dicts were stored."""
     return _flat("the checkpoint's offsets", form.get(STORED, {}))
-
-
-def queues_of(offsets: Iterable[MessageQueue], topic: str) -> list[MessageQueue]:
-    """Give the queues of one topic."""
-    return [queue for queue in offsets if queue.topic == topic]

@@ -18,12 +18,11 @@ import hashlib
 import logging
 from collections.abc import Iterable, Mapping
 
-from orbitmq.errors import MQError, RequestFailed
-from orbitmq.spark.cluster import Cluster, QueueFailed, Retries
+from orbitmq.errors import MQError
+from orbitmq.spark.cluster import Cluster, Retries
 from orbitmq.spark.sink_keys import TaskKey
 from orbitmq.spark.sink_patience import patiently, readable_queues
 from orbitmq.wire.bodies_client import MessageQueue
-from orbitmq.wire.codes import ResponseCode
 from orbitmq.world.clock import SystemClock
 
 log = logging.getLogger(__name__)
@@ -83,26 +82,6 @@ def keep_ends(
             highest[queue] = max(end, highest.get(queue, 0))
     group = group_of(query, batch)
     try:
-        try:
-            cluster.store_group_offsets(group, highest, KEEP_RETRIES)
-        except QueueFailed as error:
-            if not _is_unknown_group(error.cause):
-                raise
-            brokers = {queue.broker_name for queue in highest}
-            cluster.wait(_make_group(cluster, group, brokers))
-            cluster.store_group_offsets(group, highest, KEEP_RETRIES)
+        cluster.store_group_offsets(group, highest, KEEP_RETRIES)
     except MQError as error:
         log.info("the end of batch %d is not kept, a repeated one reads more: %s", batch, error)
-
-
-def _is_unknown_group(error: Exception) -> bool:
-    """Whether a broker of 5.x keeps no offsets of a group that nobody has made."""
-    return (
-        isinstance(error, RequestFailed) and error.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-    )
-
-
-async def _make_group(cluster: Cluster, group: str, brokers: Iterable[str]) -> None:
-    admin = await cluster.admin()
-    for broker in sorted(brokers):
-        await admin.create_group(group, broker=broker)

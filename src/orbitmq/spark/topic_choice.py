@@ -4,13 +4,14 @@ In: options, and what the cluster says there is. Out: queues, sorted.
 
 Rules:
 1. A topic that is named must exist; `waitForTopicMs` waits for it. A pattern may match nothing yet.
-2. A pattern matches whole names; topics of the system only if they are asked for.
+2. A pattern matches whole names; topics of the system only if they are asked for. One that is
+   known already, from a checkpoint, is chosen by its name alone.
 3. Queues that `assign` lists must exist.
 """
 
 import re
 
-from orbitmq.errors import MQError, RouteNotFound, SettingError
+from orbitmq.errors import RouteNotFound, SettingError
 from orbitmq.spark.cluster import Cluster
 from orbitmq.spark.offsets import read_assign
 from orbitmq.spark.queue_words import told_of
@@ -22,24 +23,40 @@ WAIT_S = 0.2
 """Between two looks for a topic that does not exist yet."""
 
 
-def topics_of(cluster: Cluster, options: TopicOptions) -> list[str]:
-    """Give the topics that are read, as the cluster has them now.
-
-    Raises SettingError for a pattern that is none, MQError when nobody answers.
-    """
-    if options.topic:
-        return [options.topic]
-    if options.topics:
-        return sorted({name.strip() for name in options.topics.split(",") if name.strip()})
+def is_chosen(options: TopicOptions, queue: MessageQueue) -> bool:
+    """Whether the options ask for a queue that was read before (rule 2); raises SettingError."""
     if options.assign:
-        return sorted({queue.topic for queue in read_assign("assign", options.assign)})
+        return queue in read_assign("assign", options.assign)
+    if options.topics_pattern:
+        return _pattern(options).fullmatch(queue.topic) is not None
+    return queue.topic in _topics_named(options)
+
+
+def _topics_named(options: TopicOptions) -> set[str]:
+    names = (options.topic, *options.topics.split(","))
+    return {name.strip() for name in names if name.strip()}
+
+
+def _pattern(options: TopicOptions) -> re.Pattern[str]:
     try:
-        pattern = re.compile(options.topics_pattern)
+        return re.compile(options.topics_pattern)
     except re.error as error:
         raise SettingError(
             f"{FORMAT}: option 'topicsPattern': {options.topics_pattern!r} is no regular "
             f"expression: {error}"
         ) from None
+
+
+def topics_of(cluster: Cluster, options: TopicOptions) -> list[str]:
+    """Give the topics that are read, as the cluster has them now.
+
+    Raises SettingError for a pattern that is none, MQError when nobody answers.
+    """
+    if options.assign:
+        return sorted({queue.topic for queue in read_assign("assign", options.assign)})
+    if not options.topics_pattern:
+        return sorted(_topics_named(options))
+    pattern = _pattern(options)
     known = cluster.topics(with_system=options.include_system_topics)
     return [name for name in known if pattern.fullmatch(name)]
 
@@ -98,12 +115,15 @@ def _assigned(options: TopicOptions, there: list[MessageQueue]) -> list[MessageQ
 
 
 def queues_there_now(cluster: Cluster, options: TopicOptions) -> list[MessageQueue]:
-    """Give the queues that can be seen now, for a stream that has begun: absence is no error."""
+    """Give the queues that can be seen now, for a stream that has begun: absence is no error.
+
+    Raises MQError when nobody answers.
+    """
     found: list[MessageQueue] = []
     for topic in topics_of(cluster, options):
         try:
             found += _named(topic, cluster.queues(topic))
-        except MQError:
+        except RouteNotFound:
             continue
     if options.assign:
         wanted = set(read_assign("assign", options.assign))

@@ -10,15 +10,12 @@ Rules:
 """
 
 import logging
-from collections.abc import Mapping
 from weakref import WeakKeyDictionary
 
-import msgspec
-
-from orbitmq.errors import MQError, RouteNotFound, SettingError
+from orbitmq.errors import MQError, RouteNotFound
 from orbitmq.spark.cluster import Cluster, Retries, cluster_of
-from orbitmq.spark.offsets import Offsets, offsets_in
-from orbitmq.spark.topic_options import TopicOptions, topic_options
+from orbitmq.spark.offsets import Offsets
+from orbitmq.spark.topic_options import TopicOptions
 from orbitmq.wire.names import retry_topic
 
 log = logging.getLogger(__name__)
@@ -27,20 +24,6 @@ ONCE = Retries(0, 0.0)
 
 _shown: WeakKeyDictionary[Cluster, set[tuple[str, str]]] = WeakKeyDictionary()
 """The groups that were looked after at each broker."""
-
-
-def commit_offsets(given: Mapping[str, str], offsets_json: str) -> None:
-    """Have brokers keep offsets that a query's progress reports, for the group of its source.
-
-    `given` are the options of the source: `consumerGroup`, and how to reach the cluster. Raises
-    SettingError for options or JSON that are not a topic source's, MQError when a broker fails.
-    """
-    options = topic_options(given, is_stream=True)
-    try:
-        offsets = offsets_in(msgspec.json.decode(offsets_json, type=dict))
-    except (msgspec.DecodeError, AttributeError) as error:
-        raise SettingError(f"these are no offsets of a topic source: {error}") from None
-    store_progress(options, offsets)
 
 
 def store_progress(options: TopicOptions, offsets: Offsets) -> None:

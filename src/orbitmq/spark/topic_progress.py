@@ -5,7 +5,9 @@ queues that begin in it and marks (topic_marks.py).
 
 Rules:
 1. `ReadAllAvailable` means all, whatever the options say; the end of the query stays its end.
-2. A query that is to end (AvailableNow) takes what was there at its beginning, and never waits.
+2. A query that is to end (AvailableNow) takes what was there at its beginning, and never waits. It
+   must learn of every queue that it goes on with where it ends: one that is silent is an error, one
+   whose topic or broker is gone for good a loss.
 3. Queues that appear begin where `newQueueStart` says; in the first batch all queues begin.
 4. A queue whose broker is silent stays where it is; one that falls silent while a batch is planned
    has the batch planned again.
@@ -15,10 +17,12 @@ Rules:
 """
 
 import logging
+from collections.abc import Collection
 from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
+from orbitmq.errors import BrokerNotFound, RouteNotFound
 from orbitmq.spark.admission import admitted, is_enough, read_duration
 from orbitmq.spark.cluster import PASSING, Cluster, QueueFailed
 from orbitmq.spark.data_loss import lost
@@ -49,6 +53,7 @@ class Stream:
         self.planned: dict[str, Any] | None = None
         """The end that Spark was given last."""
         self._target: Offsets | None = None
+        self._left: set[MessageQueue] = set()
         self._ends_at: Offsets | None = None
         self._delay_s = read_duration("maxTriggerDelay", options.max_trigger_delay)
         self._planned_s = self.follower.clock.monotonic_s()
@@ -67,6 +72,12 @@ class Stream:
         """Take what is there now as the query's end (rule 2)."""
         queues = queues_there_now(self.cluster, self._options)
         self._target = self.cluster.max_offsets(queues, self._options.retries)
+
+    def tell_left(self, left: Collection[MessageQueue]) -> None:
+        """Say once which queues of the checkpoint are not asked for any more."""
+        for queue in sorted(set(left) - self._left):
+            log.warning("queue %s is in the checkpoint, but no option asks for it now", queue)
+        self._left |= set(left)
 
     def next_end(self, at: Offsets, marks: Offsets, limit: ReadLimit) -> Ends | None:
         """Give the next batch's ends; None when there is nothing, after a wait.
@@ -93,7 +104,7 @@ class Stream:
             return None
 
     def _now(self, at: Offsets, marks: Offsets, limit: ReadLimit) -> Ends | None:
-        newest = self._target if self._target is not None else self.follower.newest(at)
+        newest = self.follower.newest(at) if self._target is None else self._aimed(at)
         starts = self._starts(at, newest)
         ends = self._ends(at | starts, newest, limit)
         if ends is None or (ends == at and not starts):
@@ -107,6 +118,19 @@ class Stream:
             starts = {**at, **starts}
         self._planned_s = self.follower.clock.monotonic_s()
         return ends, starts, self._marks(at, marks, ends)
+
+    def _aimed(self, at: Offsets) -> Offsets:
+        """Give the query's end, with that of queues that nobody told of at its beginning."""
+        target = self._target or {}
+        for queue in sorted(at.keys() - target.keys()):
+            target[queue] = at[queue]
+            try:
+                target |= self.cluster.max_offsets([queue], self._options.retries)
+            except QueueFailed as error:
+                if not isinstance(error.cause, (RouteNotFound, BrokerNotFound)):
+                    raise
+                lost(queue, str(error.cause), fails=self._options.fail_on_data_loss)
+        return target
 
     def _ends(self, begins: Offsets, newest: Offsets, limit: ReadLimit) -> Offsets | None:
         """Give where a batch ends that begins there; None if it is to wait for more."""

@@ -4,8 +4,8 @@ In: a queue and the offsets [begin, end) of it. Out: the records of these offset
 piece by piece and in order.
 
 Rules:
-1. Without a filter several pulls are on their way at offsets that are foreseen: as many messages as
-   the last answer had, one after the other. An answer with fewer is filled up by pulls behind it.
+1. Without a filter several pulls are on their way at offsets that are foreseen, one after the
+   other: see `Pace`. An answer with fewer messages is filled up by pulls behind it.
 2. With a filter brokers leave out messages, so a pull goes where the one before it said.
 3. A broker that does not answer is asked again until the time-out. One that answers that messages
    are gone, or that its queue ends too early, is believed after the retries: see `Lost`.
@@ -15,11 +15,11 @@ Rules:
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from orbitmq.client.pulling import Puller, PullStatus, RawPull
 from orbitmq.client.subscriptions import Selector, Subscription
-from orbitmq.errors import BrokerBusy, MQError
+from orbitmq.errors import MQError
 from orbitmq.spark.cluster import PASSING, Cluster, QueueFailed
 from orbitmq.spark.topic_options import TopicOptions
 from orbitmq.wire.bodies_client import MessageQueue
@@ -27,6 +27,8 @@ from orbitmq.wire.bodies_client import MessageQueue
 WINDOW_BYTES = 4 << 20
 WINDOW_COUNT_MAX = 64
 """Pulls on their way at a time: brokers answer them one after the other anyway."""
+FULL_COUNT = 16
+"""After so many full answers the next ones are asked to be larger."""
 ATTEMPT_S = 10.0
 """One attempt of a pull waits so long for its answer."""
 PAUSE_S = 0.1
@@ -40,6 +42,38 @@ class Piece(NamedTuple):
     begin: int
     end: int
     lost_count: int = 0
+
+
+class Pace:
+    """How many messages a pull asks for, and how many pulls may be on their way.
+
+    A pull asks for as many as brokers gave when they were asked for more, and for twice as many
+    after FULL_COUNT answers that gave all: messages may have become smaller.
+    """
+
+    def __init__(self, first: Piece, step_max: int) -> None:
+        self.step = max(1, first.end - first.begin - first.lost_count)
+        self._step_max = step_max
+        self._body_size = len(first.body)
+        self._full_count = 0
+
+    @property
+    def window(self) -> int:
+        """How many pulls may be on their way (rule 4)."""
+        return min(WINDOW_COUNT_MAX, max(2, WINDOW_BYTES // max(1, self._body_size)))
+
+    def note(self, pieces: list[Piece]) -> None:
+        """Learn from what one pull, and those that filled it up, have given."""
+        first, last = pieces[0], pieces[-1]
+        if not first.body:
+            return
+        self._body_size = len(first.body)
+        if first.end < last.end:
+            self.step, self._full_count = first.end - first.begin, 0
+            return
+        self._full_count += 1
+        if self._full_count == FULL_COUNT:
+            self.step, self._full_count = min(2 * self.step, self._step_max), 0
 
 
 class QueuePulls:
@@ -74,7 +108,7 @@ class QueuePulls:
                     sends_expression=True,
                 )
             except MQError as error:
-                if not isinstance(error, (BrokerBusy, *PASSING)) or left_s <= PAUSE_S:
+                if not isinstance(error, PASSING) or left_s <= PAUSE_S:
                     raise QueueFailed(f"what is at offset {offset}", self._queue, error) from error
             await asyncio.sleep(PAUSE_S)
 
@@ -107,32 +141,25 @@ class QueuePulls:
                 yield piece
         finally:
             if coming is not None:
-                coming.cancel()
+                _give_up(coming)
 
-    async def _foreseen(self, last: Piece, end: int) -> AsyncIterator[Piece]:
+    async def _foreseen(self, first: Piece, end: int) -> AsyncIterator[Piece]:
+        loop = asyncio.get_running_loop()
         coming: deque[asyncio.Task[list[Piece]]] = deque()
-        at = last.end
+        at, pace = first.end, Pace(first, self._options.pull_batch_size)
         try:
             while at < end or coming:
-                at = self._send_ahead(coming, range(at, end), last)
-                for piece in await coming.popleft():
-                    last = piece if piece.body else last
+                while at < end and len(coming) < pace.window:
+                    until = min(at + pace.step, end)
+                    coming.append(loop.create_task(self._filled(at, until)))
+                    at = until
+                pieces = await coming.popleft()
+                pace.note(pieces)
+                for piece in pieces:
                     yield piece
         finally:
             for task in coming:
-                task.cancel()
-
-    def _send_ahead(
-        self, coming: "deque[asyncio.Task[list[Piece]]]", left: range, last: Piece
-    ) -> int:
-        """Have as many pulls on their way as may be; give where the next one begins."""
-        step = max(1, last.end - last.begin - last.lost_count)
-        window = min(WINDOW_COUNT_MAX, max(2, WINDOW_BYTES // max(1, len(last.body))))
-        for at in left[: (window - len(coming)) * step : step]:
-            until = min(at + step, left.stop)
-            coming.append(asyncio.get_running_loop().create_task(self._filled(at, until)))
-            left = range(until, left.stop)
-        return left.start
+                _give_up(task)
 
     async def _filled(self, begin: int, end: int) -> list[Piece]:
         pieces = []
@@ -162,3 +189,10 @@ class QueuePulls:
             return 0
         is_choice = self._is_filtered and status is PullStatus.NO_MATCHED_MSG
         return 0 if is_choice else count
+
+
+def _give_up(task: asyncio.Task[Any]) -> None:
+    """End a pull that nobody waits for any more; what it failed of is told by the one before it."""
+    task.cancel()
+    if task.done() and not task.cancelled():
+        task.exception()

@@ -11,6 +11,8 @@ Rules:
 5. Offsets that went back, or other messages before them than were read (topic_marks.py), mean that
    a topic was made again: a loss, or a start from its beginning.
 6. A batch of few messages has one task, and its rows are sent along with the plan (`topic_few`).
+7. Queues of a checkpoint that the options no longer ask for stay where they are in it, unread: the
+   stream goes on with them there if they are asked for again.
 """
 
 import logging
@@ -33,6 +35,7 @@ from orbitmq.spark.cluster import cluster_of
 from orbitmq.spark.data_loss import lost
 from orbitmq.spark.offsets import batch_end, marks_in, nested, offsets_in, starts_in
 from orbitmq.spark.topic_bounds import Bounds
+from orbitmq.spark.topic_choice import is_chosen
 from orbitmq.spark.topic_commits import store_progress
 from orbitmq.spark.topic_few import carrying_class, few_rows, is_few
 from orbitmq.spark.topic_held import held
@@ -90,10 +93,17 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> dict[str, Any]:
         """Give the next end (rules 3 to 5); raises DataLoss, MQError."""
         stream = self._running()
-        found = stream.next_end(offsets_in(start), marks_in(start), limit)
+        at = offsets_in(start)
+        left = {
+            queue: offset for queue, offset in at.items() if not is_chosen(self._options, queue)
+        }
+        stream.tell_left(left)
+        chosen = {queue: offset for queue, offset in at.items() if queue not in left}
+        found = stream.next_end(chosen, marks_in(start), limit)
         if found is None:
             return start
-        stream.planned = batch_end(*found)
+        ends, starts, marks = found
+        stream.planned = batch_end(left | ends, starts, marks)
         return stream.planned
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name

@@ -118,7 +118,7 @@ def _table(files: Files, path: Path, member: str) -> dict[str, Any] | str | None
     try:
         data = files.read(path)  # in one go: a live broker replaces it
     except OSError as error:
-        raise ReadFailed(f"cannot read {path}: {error.strerror}") from error
+        raise ReadFailed(f"cannot read {path}: {error.strerror}", path) from error
     if data is None:
         return None
     if not data.strip(b"\0 \t\r\n"):

@@ -342,7 +342,7 @@ class _Recovery:
         for start, stop in log.unreadable:
             text = f"the disk cannot read {log.path(start)} at log offset {start}; replace the disk"
             if stop > end:
-                raise ReadFailed(f"{text}, and start on a copy of the folder")
+                raise ReadFailed(f"{text}, and start on a copy of the folder", log.path(start))
             told.append(Finding(FindingKind.UNREADABLE, log.path(start), start, stop - start, text))
         self._findings += told[:FINDINGS_MAX]
         if len(told) > FINDINGS_MAX:

@@ -113,7 +113,7 @@ class SystemBigFile:
         try:
             return read_all(self._fd, position, size)
         except OSError as error:
-            raise ReadFailed(f"cannot read {self._path}: {error.strerror}") from error
+            raise ReadFailed(f"cannot read {self._path}: {error.strerror}", self._path) from error
 
     def view(self) -> memoryview:
         """Give the whole file as memory that always shows what was written last."""

@@ -92,8 +92,9 @@ def refused(error: OSError, action: str, path: object) -> StoreError:
     """Give what a refused change is to the rest of the product."""
     text = f"cannot {action} {path}: {error.strerror}"
     if error.errno in NO_SPACE:
-        return DiskFull(f"{text}; free space on that disk or move the data folder (--data-dir)")
-    return WriteFailed(text)
+        advice = "free space on that disk or move the data folder (--data-dir)"
+        return DiskFull(f"{text}; {advice}", path)
+    return WriteFailed(text, path)
 
 
 @contextlib.contextmanager
@@ -109,7 +110,8 @@ def unsynced(error: OSError, path: object) -> SyncFailed:
     """Give what a refused sync is: what was written before it may be lost."""
     return SyncFailed(
         f"cannot sync {path}: {error.strerror}; what was written there may not be on the disk: "
-        "check the disk and restart"
+        "check the disk and restart",
+        path,
     )
 
 
@@ -221,7 +223,8 @@ def _chunks(steps: Steps, path: Path, start: int, end: int) -> Iterator[tuple[in
         wanted = min(COPY_BYTES, end - position)
         chunk = steps.read_at(path, position, wanted)
         if chunk is None or len(chunk) < wanted:
-            raise ReadFailed(f"{path} became shorter while it was copied; stop who writes to it")
+            text = f"{path} became shorter while it was copied; stop who writes to it"
+            raise ReadFailed(text, path)
         if chunk != _ZEROS[:wanted]:
             yield position - start, chunk
 

@@ -238,7 +238,7 @@ class SystemFiles:
         try:
             facts = os.statvfs(path)
         except OSError as error:
-            raise ReadFailed(f"cannot ask the space of {path}: {error.strerror}") from error
+            raise ReadFailed(f"cannot ask the space of {path}: {error.strerror}", path) from error
         return Space(facts.f_blocks * facts.f_frsize, facts.f_bavail * facts.f_frsize)
 
     def replace(self, path: Path, data: bytes, *, keep_backup: bool = False) -> None:
@@ -413,7 +413,7 @@ def _facts(path: Path) -> os.stat_result | None:
     except OSError as error:
         if error.errno in MISSING:
             return None
-        raise ReadFailed(f"cannot look at {path}: {error.strerror}") from error
+        raise ReadFailed(f"cannot look at {path}: {error.strerror}", path) from error
 
 
 def _size_of(entry: os.DirEntry[str]) -> int:
@@ -433,11 +433,11 @@ def _reading(path: AnyPath, ask: Callable[[int], _T]) -> _T | None:
     except OSError as error:
         if error.errno in MISSING:
             return None
-        raise ReadFailed(f"cannot open {path}: {error.strerror}") from error
+        raise ReadFailed(f"cannot open {path}: {error.strerror}", path) from error
     try:
         return ask(fd)
     except OSError as error:
-        raise ReadFailed(f"cannot read {path}: {error.strerror}") from error
+        raise ReadFailed(f"cannot read {path}: {error.strerror}", path) from error
     finally:
         os.close(fd)
 

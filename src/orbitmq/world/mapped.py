@@ -23,11 +23,11 @@ def mapped(path: Path) -> memoryview | None:
     except OSError as error:
         if error.errno in MISSING:
             return None
-        raise ReadFailed(f"cannot open {path}: {error.strerror}") from error
+        raise ReadFailed(f"cannot open {path}: {error.strerror}", path) from error
     try:
         size = os.fstat(fd).st_size
         return memoryview(mmap.mmap(fd, size, access=mmap.ACCESS_READ) if size else b"")
     except OSError as error:
-        raise ReadFailed(f"cannot map {path}: {error.strerror}") from error
+        raise ReadFailed(f"cannot map {path}: {error.strerror}", path) from error
     finally:
         os.close(fd)

@@ -100,9 +100,10 @@ async def dial(
         async with asyncio.timeout(timeout_s):
             _, protocol = await loop.create_connection(factory, host, port)
     except TimeoutError:
-        raise ConnectFailed(f"no connection to {address} within {timeout_s:g} s") from None
+        text = f"no connection to {address} within {timeout_s:g} s"
+        raise ConnectFailed(text, address) from None
     except (OSError, UnicodeError, SettingError) as error:
-        raise ConnectFailed(f"no connection to {address}: {_cause(error)}") from error
+        raise ConnectFailed(f"no connection to {address}: {_cause(error)}", address) from error
     return protocol
 
 
