@@ -28,7 +28,7 @@ PASSED_MIN = {
 """What is played, and how many of its tests pass at least: fewer means that they were not found."""
 LEFT_OUT = (
     "tests/cli/test_shell_admin.py::test_a_mistake_is_one_sentence_with_the_next_step",
-    "tests/cli/test_shell_streams.py::test_bash_completes_commands_flags_and_names",
+    "tests/cli/test_shell_streams.py::test_a_shell_completes_commands_flags_and_names",
 )
 WORKERS = "2"
 """Each starts an original of its own."""
@@ -64,3 +64,9 @@ def test_the_client_passes_its_tests_on_an_original(version: str) -> None:
         for path in PASSED_MIN
     }
     assert [path for path, least in PASSED_MIN.items() if passed[path] < least] == [], passed
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_what_is_left_out_is_there(name: str) -> None:
+    path, _, function = name.partition("::")
+    assert f"def {function}(" in (ROOT / path).read_text()
