@@ -28,7 +28,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture
 def namesrv(system: System) -> str:
-    """Of OrbitMQ or of an original; the broker above is for what only it can do."""
+    """Of OrbitMQ or of an original; `broker` is for what only it can do."""
     return system.namesrv
 
 

@@ -25,15 +25,16 @@ FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 FreshName = Callable[[str], str]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def broker() -> Iterator[EmbeddedBroker]:
+    """For one test: its own threads come and go, and other tests look at threads."""
     with EmbeddedBroker() as embedded:
         yield embedded
 
 
 @pytest.fixture
 def namesrv(system: System) -> str:
-    """Of OrbitMQ or of an original; the broker above is for what only it can do."""
+    """Of OrbitMQ or of an original; `broker` is for what only it can do."""
     return system.namesrv
 
 
