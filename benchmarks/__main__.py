@@ -17,7 +17,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import client_runs, in_process, many_messages, many_queues, servers, store_bench
+from benchmarks import (
+    client_runs,
+    embedded_starts,
+    in_process,
+    many_messages,
+    many_queues,
+    servers,
+    store_bench,
+)
 from benchmarks.loads import Generator, LoadFailed, build_generator
 from benchmarks.machine import cores, resident_mb
 from benchmarks.many_queues import Cost
@@ -86,6 +94,7 @@ def _measure(plan: Plan, options: argparse.Namespace) -> Report:
         _measure_in_process(report, plan, folder)
         say("starts")
         report.start = _measure_start(folder, server_core, plan.starts)
+        report.embedded = embedded_starts.measure(folder / "compiled", plan.starts)
         run = Run(plan, generator, folder, server_core, has_original)
         found = Found()
         run.measure(found)

@@ -11,6 +11,7 @@ In: a plan, a folder. Out: a `ClientRow` per kind and client. Rules:
 4. A client that fails ends the run, with the end of its standard error.
 """
 
+import argparse
 import os
 import subprocess
 import sys
@@ -194,8 +195,10 @@ def _stop(process: subprocess.Popen[str]) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the rows of a whole run, of this many rounds."""
-    rounds = int(arguments[0]) if arguments else 3
+    """Print the rows of a whole run."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.client_runs")
+    parser.add_argument("rounds", type=int, nargs="?", default=3, help="of each kind (3)")
+    rounds = parser.parse_args(arguments).rounds
     plan = replace(WHOLE, has_java=not servers.missing_for_original())
     with tempfile.TemporaryDirectory(prefix="orbitmq-clients-", ignore_cleanup_errors=True) as name:
         found = measure(plan, Path(name, "clients"), Rounds(rounds, 2.0, 2.0))

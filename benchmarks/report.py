@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 
 from benchmarks.client_figures import Clients, client_lines, to_java
 from benchmarks.delays import Delivery
+from benchmarks.embedded_starts import EmbeddedStarts, starts_line
 from benchmarks.idle import Idle
 from benchmarks.in_process import CoreFigures
 from benchmarks.lateness import Lateness, line
@@ -78,6 +79,8 @@ class Report:
     idle: Sequence[Idle] = ()
     lateness: Sequence[Lateness] = ()
     clients: Clients = field(default_factory=Clients)
+    embedded: EmbeddedStarts | None = None
+    """Starts of the broker for tests."""
 
     def aims(self) -> list[Aim]:
         """Give the aims for plain Python, with what this run says to them."""
@@ -106,6 +109,15 @@ class Report:
         ]
         aims.append(Aim("start to ready line", READY_AIM_S, " s", self.start.median_s))
         aims.append(Aim("memory, idle", IDLE_AIM_MB, " MB", self.start.resident_mb))
+        if self.embedded is not None:
+            aims += [
+                Aim(f"broker for tests: {name}", EMBEDDED_AIM_MS, " ms", found_ms)
+                for name, found_ms in (
+                    ("a start", self.embedded.again_ms),
+                    ("the first start in a process", self.embedded.first_ms),
+                    ("the first start with its imports", self.embedded.with_imports_ms),
+                )
+            ]
         return aims
 
     def ratio(self, row: Row, base: str) -> float | None:
@@ -121,6 +133,7 @@ class Report:
 
 
 READY_AIM_S, IDLE_AIM_MB, LATE_AIM_MS = 1.0, 100.0, 100.0
+EMBEDDED_AIM_MS = 300.0
 LATE_AIM = "delayed messages beside send, 4 x 64: the latest"
 _COLUMNS = (
     *("load", "server", "req/s", "msg/s", "CPU us/msg"),
@@ -150,6 +163,7 @@ def to_text(report: Report) -> str:
             f"least {min(starts.ready_s):.2f}); idle: {starts.resident_mb:.1f} MB resident",
             [],
         ),
+        ("" if report.embedded is None else starts_line(report.embedded), []),
         ("delayed messages, all due at once:", [_delivery_line(one) for one in report.deliveries]),
         ("delayed messages under load, lateness:", [line(one) for one in report.lateness]),
         ("idle connections:", [_idle_line(one) for one in report.idle]),
@@ -159,7 +173,7 @@ def to_text(report: Report) -> str:
     ]
     lines: list[str] = []
     for head, body in parts:
-        if body or not head.endswith(":"):
+        if body or (head and not head.endswith(":")):
             lines += [head, *body, ""]
     if any(map(_is_disturbed, report.rows)) or any(row.is_disturbed for row in clients):
         lines += [f"* others used {QUIET_CORES} cores or more: do not rely on these rows", ""]
@@ -174,6 +188,7 @@ def to_json(report: Report) -> dict[str, object]:
         "store": [{**asdict(figures), "to_bare": figures.ratio} for figures in report.store],
         "many": [asdict(cost) for cost in report.many],
         "start": asdict(report.start),
+        "embedded": None if report.embedded is None else asdict(report.embedded),
         "deliveries": [asdict(one) for one in report.deliveries],
         "lateness": [asdict(one) for one in report.lateness],
         "idle": [{**asdict(one), "kb_each": one.kb_each} for one in report.idle],

@@ -1,4 +1,8 @@
-"""For all tests: the system under test, started once, fresh names, and who runs what when."""
+"""For all tests: the system under test, started once, fresh names, and who runs what when.
+
+On an original, only what asks it is played of the client's tests: the others would say the same
+again.
+"""
 
 import itertools
 import os
@@ -12,12 +16,15 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.foreign.judged import System, system_under_test
+from tests.foreign.judged import System, judged_original, system_under_test
 from tests.spread import piece_of, rank_of
 
 # No deadline: a busy machine makes an example slow, not wrong. pytest's own limit ends what hangs.
 settings.register_profile("orbitmq", deadline=None)
 settings.load_profile("orbitmq")
+
+
+OF_THE_CLIENT = [Path(__file__).parent / name for name in ("client", "blocking", "app", "cli")]
 
 
 def pytest_configure() -> None:
@@ -27,9 +34,19 @@ def pytest_configure() -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what takes minutes first (tests/spread.py)."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put what takes minutes first (tests/spread.py); leave out what asks no original."""
+    if judged_original() is not None:
+        left = [each for each in items if each.path.parent in OF_THE_CLIENT]
+        left = [each for each in left if not _asks_system(each)]
+        config.hook.pytest_deselected(items=left)
+        gone = set(left)
+        items[:] = [each for each in items if each not in gone]
     items.sort(key=lambda item: rank_of(item.nodeid))
+
+
+def _asks_system(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and "system" in item.fixturenames
 
 
 @pytest.hookimpl(optionalhook=True)

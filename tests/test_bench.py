@@ -26,6 +26,7 @@ from benchmarks import client_kinds, client_runs, in_process, lateness, loads, p
 from benchmarks.client_figures import ClientFigures, ClientRow, Clients
 from benchmarks.client_kinds import ASYNCIO, JAVA, UVLOOP
 from benchmarks.delays import Delivery
+from benchmarks.embedded_starts import EmbeddedStarts
 from benchmarks.idle import Idle
 from benchmarks.lateness import Lateness, Spread
 from benchmarks.loads import Figures, Generator, LoadFailed, build_generator, read_figures
@@ -111,6 +112,9 @@ def test_the_quick_form_prints_the_table_and_writes_json(
     assert report["start"]["ready_s"][0] > 0
     assert report["start"]["resident_mb"] > 1
     assert "start to ready line" in done.stdout
+    assert report["embedded"]["with_imports_ms"] > report["embedded"]["first_ms"] > 0
+    assert report["embedded"]["again_ms"] > 0
+    assert "broker for tests: up in " in done.stdout
     (delivery,) = report["deliveries"]
     assert delivery["server"] == OURS
     assert delivery["count"] > 0
@@ -267,6 +271,7 @@ def small_report() -> Report:
                 ClientRow("push", UVLOOP, ClientFigures(60_000.0, 16.5, 0.7), 15.0),
             ]
         ),
+        EmbeddedStarts(with_imports_ms=301.0, first_ms=30.0, again_ms=20.0),
     )
 
 
@@ -283,6 +288,7 @@ def test_the_report_shows_ratios_and_marks_disturbed_rows() -> None:
     assert opened[-2:] == ["99.0", "MB"]
     whole = "\n".join(text)
     assert "1.10 s (median of 5, least 0.20); idle: 31.5 MB" in whole
+    assert "up in 20 ms, the first of a process in 30 ms, in 301 ms with its imports" in whole
     assert "25,000/s    12.50 us CPU each   of 50,000" in whole
     assert "records: half 1, 99 % 8, greatest 40 ms; consumer: half 2, 99 % 9, greatest 51" in whole
     assert "5,000: 30 -> 80 MB (10.0 KB each), 25.0 us CPU a heartbeat" in whole
@@ -299,6 +305,8 @@ def test_aims_are_judged_and_say_when_others_disturbed() -> None:
     assert aims["send: CPU to the original's"].verdict == "met, but others disturbed it"
     assert aims["start to ready line"].verdict == "not met"
     assert aims["memory, idle"].verdict == "met"
+    starts = {name: aim.verdict for name, aim in aims.items() if "broker for tests" in name}
+    assert list(starts.values()) == ["met", "met", "not met"]
     late = aims["delayed messages beside send, 4 x 64: the latest"]
     assert (late.found, late.limit, late.verdict) == (40, 100, "met")
     assert aims["client, sends, asyncio: CPU"].verdict == "met"

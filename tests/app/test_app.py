@@ -13,6 +13,7 @@ from orbitmq.app import App, DeadLetter, with_app
 from orbitmq.errors import ClientStateError, ConnectFailed, RequestFailed
 from orbitmq.testing import EmbeddedBroker
 from tests.app.shop import Order
+from tests.foreign.judged import System
 
 LIMIT_S = 20.0
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
@@ -25,14 +26,18 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield embedded
 
 
-def test_what_one_listener_sends_another_one_consumes(
-    broker: EmbeddedBroker, fresh_name: FreshName
-) -> None:
+@pytest.fixture
+def namesrv(system: System) -> str:
+    """Of OrbitMQ or of an original; `broker` is for what only it can do."""
+    return system.namesrv
+
+
+def test_what_one_listener_sends_another_one_consumes(namesrv: str, fresh_name: FreshName) -> None:
     orders, shipments = fresh_name("Orders"), fresh_name("Shipments")
 
     async def main() -> None:
         shipped: asyncio.Queue[tuple[dict[str, int], str]] = asyncio.Queue()
-        app = App(broker.namesrv, fresh_name("shop"))
+        app = App(namesrv, fresh_name("shop"))
 
         @app.listener(orders, from_where=FIRST)
         async def ship(order: Order, key: str) -> None:
@@ -53,13 +58,13 @@ def test_what_one_listener_sends_another_one_consumes(
 
 
 def test_an_application_sends_one_way_together_and_from_plain_functions(
-    broker: EmbeddedBroker, fresh_name: FreshName
+    namesrv: str, fresh_name: FreshName
 ) -> None:
     orders, notes = fresh_name("Orders"), fresh_name("Notes")
 
     async def main() -> None:
         noted: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
-        app = App(broker.namesrv, fresh_name("shop"))
+        app = App(namesrv, fresh_name("shop"))
 
         @app.listener(orders, from_where=FIRST)
         def forward(order: str, key: str) -> None:
@@ -103,7 +108,7 @@ def test_an_application_s_send_waits_no_longer_than_it_is_told() -> None:
 
 
 def test_a_listener_that_broadcasts_gets_what_another_program_got_as_well(
-    broker: EmbeddedBroker, fresh_name: FreshName, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    namesrv: str, fresh_name: FreshName, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))  # where broadcasting members keep their offsets
     topic = fresh_name("Topic")
@@ -112,7 +117,7 @@ def test_a_listener_that_broadcasts_gets_what_another_program_got_as_well(
         got: asyncio.Queue[tuple[int, str]] = asyncio.Queue()
 
         def program(number: int) -> App:
-            app = App(broker.namesrv, "everywhere")
+            app = App(namesrv, "everywhere")
 
             @app.listener(topic, message_model=MessageModel.BROADCASTING, from_where=FIRST)
             async def hear(text: str) -> None:
@@ -129,7 +134,7 @@ def test_a_listener_that_broadcasts_gets_what_another_program_got_as_well(
 
 
 def test_an_orderly_listener_keeps_the_order_and_concurrency_is_what_was_asked_for(
-    broker: EmbeddedBroker, fresh_name: FreshName
+    namesrv: str, fresh_name: FreshName
 ) -> None:
     ordered, free = fresh_name("Ordered"), fresh_name("Free")
 
@@ -137,7 +142,7 @@ def test_an_orderly_listener_keeps_the_order_and_concurrency_is_what_was_asked_f
         came: list[int] = []
         at_work: list[int] = []
         all_came, all_at_work = asyncio.Event(), asyncio.Event()
-        app = App(broker.namesrv, fresh_name("app"))
+        app = App(namesrv, fresh_name("app"))
 
         @app.listener(ordered, is_orderly=True, from_where=FIRST)
         async def follow(number: int, reconsume_times: int) -> None:
@@ -206,22 +211,20 @@ async def _advance_until(broker: EmbeddedBroker, is_so: Callable[[], bool]) -> N
             await asyncio.sleep(0.05)
 
 
-def test_an_application_is_started_once(broker: EmbeddedBroker, fresh_name: FreshName) -> None:
+def test_an_application_is_started_once(namesrv: str, fresh_name: FreshName) -> None:
     async def main() -> None:
-        async with App(broker.namesrv, fresh_name("app")) as app:
+        async with App(namesrv, fresh_name("app")) as app:
             with pytest.raises(ClientStateError, match="running already"):
                 await app.start()
 
     asyncio.run(main())
 
 
-def test_an_application_runs_inside_an_asgi_lifespan(
-    broker: EmbeddedBroker, fresh_name: FreshName
-) -> None:
+def test_an_application_runs_inside_an_asgi_lifespan(namesrv: str, fresh_name: FreshName) -> None:
     topic = fresh_name("Topic")
 
     async def main() -> None:
-        app = App(broker.namesrv, fresh_name("app"))
+        app = App(namesrv, fresh_name("app"))
         steps: list[str] = []
 
         async def web(scope: Any, receive: Any, send: Any) -> None:
@@ -268,7 +271,7 @@ def test_a_start_that_fails_is_told_to_the_asgi_server() -> None:
 
 
 def test_a_listener_of_another_cluster_is_named_there_and_one_without_uses_the_applications(
-    broker: EmbeddedBroker, fresh_name: FreshName, caplog: pytest.LogCaptureFixture
+    namesrv: str, fresh_name: FreshName, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic, group = fresh_name("Topic"), fresh_name("shop")
     got: asyncio.Queue[str] = asyncio.Queue()
@@ -276,7 +279,7 @@ def test_a_listener_of_another_cluster_is_named_there_and_one_without_uses_the_a
 
     async def main() -> None:
         with EmbeddedBroker() as other:
-            app = App(broker.namesrv, group)
+            app = App(namesrv, group)
 
             @app.listener(topic, from_where=FIRST)
             async def here(body: str) -> None:
@@ -322,10 +325,10 @@ def test_a_listener_that_cannot_start_ends_the_start_of_the_application(
 
 
 def test_the_lifespan_of_a_framework_starts_and_closes_it(
-    broker: EmbeddedBroker, fresh_name: FreshName
+    namesrv: str, fresh_name: FreshName
 ) -> None:
     async def main() -> None:
-        app = App(broker.namesrv, fresh_name("app"))
+        app = App(namesrv, fresh_name("app"))
         async with app.lifespan(object()):
             await app.send(fresh_name("Topic"), b"x")
         with pytest.raises(ClientStateError):
@@ -335,7 +338,7 @@ def test_the_lifespan_of_a_framework_starts_and_closes_it(
 
 
 def test_a_framework_that_knows_no_lifespan_runs_the_application_all_the_same(
-    broker: EmbeddedBroker, fresh_name: FreshName
+    namesrv: str, fresh_name: FreshName
 ) -> None:
     """Django's raises, others return; servers then go on, and no listener ever ran."""
 
@@ -350,7 +353,7 @@ def test_a_framework_that_knows_no_lifespan_runs_the_application_all_the_same(
         return
 
     async def main(web: Any) -> None:
-        app = App(broker.namesrv, fresh_name("app"))
+        app = App(namesrv, fresh_name("app"))
         incoming: asyncio.Queue[dict[str, str]] = asyncio.Queue()
         outgoing: asyncio.Queue[Any] = asyncio.Queue()
         asgi = with_app(app, web)
@@ -369,7 +372,7 @@ def test_a_framework_that_knows_no_lifespan_runs_the_application_all_the_same(
 
 
 def test_a_framework_that_fails_on_its_way_closes_the_application(
-    broker: EmbeddedBroker, fresh_name: FreshName
+    namesrv: str, fresh_name: FreshName
 ) -> None:
     async def web(_scope: Any, _receive: Any, send: Any) -> None:
         await send({"type": "lifespan.startup.complete"})
@@ -379,7 +382,7 @@ def test_a_framework_that_fails_on_its_way_closes_the_application(
         """Take what the server is told."""
 
     async def main() -> None:
-        app = App(broker.namesrv, fresh_name("app"))
+        app = App(namesrv, fresh_name("app"))
         with pytest.raises(ValueError, match="later"):
             await with_app(app, web)({"type": "lifespan"}, None, send)  # type: ignore[arg-type]  # never called
         assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -1,8 +1,7 @@
-"""The synchronous client: the asynchronous one, waited for, from any thread and after a fork."""
+"""The synchronous client: the asynchronous one, waited for, from any thread."""
 
 import asyncio
 import inspect
-import os
 import socket
 import subprocess
 import sys
@@ -26,15 +25,17 @@ FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 FreshName = Callable[[str], str]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def broker() -> Iterator[EmbeddedBroker]:
+    """For one test: its own threads come and go, and other tests look at threads."""
     with EmbeddedBroker() as embedded:
         yield embedded
 
 
-@pytest.fixture(scope="module")
-def namesrv(broker: EmbeddedBroker) -> str:
-    return broker.namesrv
+@pytest.fixture
+def namesrv(system: System) -> str:
+    """Of OrbitMQ or of an original; `broker` is for what only it can do."""
+    return system.namesrv
 
 
 def _client_threads() -> list[str]:
@@ -178,15 +179,32 @@ def test_many_threads_share_one_producer(namesrv: str, fresh_name: FreshName) ->
 
 def test_nothing_is_left_of_closed_clients(system: System, fresh_name: FreshName) -> None:
     namesrv = system.namesrv
-    before = open_descriptors()
+    before, threads = open_descriptors(), set(threading.enumerate())
     topic = fresh_name("Topic")
-    consumer = PushConsumer(namesrv, fresh_name("Group"), lambda message: None)
-    consumer.subscribe(topic)
-    with Producer(namesrv, "shop") as producer, consumer, Admin(namesrv):
+    pushing = PushConsumer(namesrv, fresh_name("Group"), lambda message: None)
+    pushing.subscribe(topic)
+    pulling = PullConsumer(namesrv, fresh_name("Group"))
+    pulling.subscribe(topic)
+    with Producer(namesrv, "shop") as producer, pushing, pulling, Admin(namesrv) as admin:
         producer.send(Message(topic, b"x"))
-        assert len(_client_threads()) >= 1
+        assert admin.topic_stats(topic).message_count == 1
+        pulling.poll(timeout=0.1)
+        assert len(open_descriptors()) > len(before)
+    assert set(threading.enumerate()) <= threads
+    assert open_descriptors() <= before
+
+
+def test_all_clients_of_a_process_share_one_loop(namesrv: str, fresh_name: FreshName) -> None:
     assert _client_threads() == []
-    assert open_descriptors() == before
+    with (
+        Producer(namesrv, "shop"),
+        Producer(namesrv, "another_shop"),
+        PushConsumer(namesrv, fresh_name("Group"), lambda message: None),
+        PullConsumer(namesrv, fresh_name("Group")),
+        Admin(namesrv),
+    ):
+        assert _client_threads() == ["orbitmq-client"]
+    assert _client_threads() == []
 
 
 def test_closing_twice_does_nothing_and_use_after_it_is_refused(namesrv: str) -> None:
@@ -222,33 +240,6 @@ def test_an_async_handler_that_waits_for_its_own_client_is_told(
             producer.send(Message(topic, b"x"))
             assert is_there.wait(LIMIT_S)
     assert "cannot be waited for on its own loop" in errors[0]
-
-
-# --- forks ---
-
-
-def test_a_fork_makes_its_own_clients_and_leaves_its_parents_alone(
-    namesrv: str, fresh_name: FreshName
-) -> None:
-    topic = fresh_name("Topic")
-    with Producer(namesrv, "shop") as producer:
-        producer.send(Message(topic, b"of the parent"))
-        pid = os.fork()
-        if not pid:  # the child
-            code = 1
-            try:
-                with pytest.raises(ClientStateError, match="make a new one there"):
-                    producer.send(Message(topic, b"never"))
-                producer.close()
-                with Producer(namesrv, "shop") as own:
-                    own.send(Message(topic, b"of the child"))
-                code = 0
-            finally:
-                os._exit(code)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-        producer.send(Message(topic, b"of the parent again"))
-    with Admin(namesrv) as admin:
-        assert admin.topic_stats(topic).message_count == 3
 
 
 def test_an_interrupted_wait_cancels_what_it_waited_for() -> None:

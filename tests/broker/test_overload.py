@@ -42,6 +42,9 @@ FLOOD_S = 60.0 if IS_LONG else 4.0
 TIMES_MIN = 2.0 if IS_LONG else 1.0
 """So many times what the broker stores is sent at least; beside other tests a flood may be thin."""
 
+CAUSES = ("waitTimeMillsInSendQueue", "queue and index entries wait to be written, limit")
+"""What a flood can bring to its limit: the loop, or, for as long as a minute, the queue files."""
+
 NORMAL_S = 5.0
 """So long after the end of a flood everything is as before."""
 MIB = 1 << 20
@@ -438,8 +441,8 @@ def test_a_flood_is_refused_with_its_cause_and_nothing_accepted_is_lost(
     assert refused > 0
     assert account.sent >= TIMES_MIN * stored
     assert all(
-        cause.startswith("[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while")
-        and "waitTimeMillsInSendQueue" in cause
+        "broker busy, start flow control for a while" in cause
+        and any(known in cause for known in CAUSES)
         for cause in account.refused
     ), account.refused
     assert max(normal_s, answered_s) < NORMAL_S

@@ -154,19 +154,26 @@ async def _until_used(steady: _Steady, broker_name: str) -> None:
 
 @ours_only
 def test_the_only_broker_killed_and_restarted_loses_nothing_acknowledged(
-    tmp_path: Path, fresh_name: FreshName
+    tmp_path: Path, fresh_name: FreshName, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = fresh_name("Topic")
+    caplog.set_level(logging.INFO, "orbitmq.client")
+
+    def told(words: str) -> list[str]:
+        return [record.getMessage() for record in caplog.records if words in record.getMessage()]
 
     async def main(namesrv: str, program: Program, come_back: Callable[[], None]) -> None:
-        async with Producer(namesrv, group="PG") as producer:
+        options: ProducerOptions = {"heartbeat_interval_s": 1, "route_interval_s": 600}
+        async with Producer(namesrv, group="PG", **options) as producer:
             steady = _Steady(producer, topic)
             await steady.more(300)
             program.kill()
-            while len(steady.failures) < 3:
+            while len(steady.failures) < 3 or not told("does not take heartbeats"):
                 await asyncio.sleep(0.01)
             await asyncio.to_thread(come_back)
             await steady.more(300)
+            while not told("takes heartbeats again"):
+                await asyncio.sleep(0.01)
             await steady.stop()
             steady.check_stored({"a": program.ready["broker"]})
 
@@ -175,3 +182,7 @@ def test_the_only_broker_killed_and_restarted_loses_nothing_acknowledged(
         command = _broker_command(tmp_path, "a", namesrv, free_port_with_neighbours())
         program = stack.enter_context(started(command))
         run(main(namesrv, program, lambda: _enter(stack, started(command))), LIMIT_S)
+    broker = program.ready["broker"]
+    (silent,) = told("does not take heartbeats")  # once, however many failed
+    assert silent.startswith(f"broker {broker} does not take heartbeats: ")
+    assert told("takes heartbeats again") == [f"broker {broker} takes heartbeats again"]

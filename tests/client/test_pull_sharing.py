@@ -13,6 +13,9 @@ from tests.client.polling import FIRST, bodies, collect, turned
 from tests.client.sites import Fresh, fill, make_topic, run, send
 from tests.foreign.judged import System
 
+NEVER_S = 3600.0
+"""The longest time between two looks: what is seen earlier was seen because a broker said so."""
+
 
 def test_members_of_a_group_share_queues_and_take_over_from_each_other(
     system: System, fresh_name: Fresh
@@ -23,14 +26,17 @@ def test_members_of_a_group_share_queues_and_take_over_from_each_other(
     told: list[tuple[str, int, int]] = []
 
     async def work() -> None:
-        first = PullConsumer(
-            system.namesrv,
-            group,
-            from_where=FIRST,
-            strategy=AveragelyByCircle(),
-            queue_listener=lambda topic, all_, mine: told.append((topic, len(all_), len(mine))),
-        )
-        second = PullConsumer(system.namesrv, group, from_where=FIRST, strategy=AveragelyByCircle())
+        options: PullConsumerOptions = {
+            "from_where": FIRST,
+            "strategy": AveragelyByCircle(),
+            "rebalance_interval_s": NEVER_S,
+        }
+        listening: PullConsumerOptions = {
+            **options,
+            "queue_listener": lambda topic, all_, mine: told.append((topic, len(all_), len(mine))),
+        }
+        first = PullConsumer(system.namesrv, group, **listening)
+        second = PullConsumer(system.namesrv, group, **options)
         async with first:
             await first.subscribe(queues[0].topic)
             await collect(first, 12)

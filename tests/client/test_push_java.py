@@ -138,46 +138,69 @@ def test_java_and_python_members_share_queues_and_rebalance_together(
         run(main(java), 150)
 
 
+@pytest.mark.parametrize(
+    ("version", "instance_name", "python_retries"),
+    [("4.9.7", "~", False), ("5.5.0", "!", True)],
+    ids=["Java 4.9.7 retries", "Python retries, Java is 5.5.0"],
+)
 def test_what_one_language_refuses_comes_again_to_the_group(
-    system: System, fresh_name: FreshName
+    system: System, fresh_name: FreshName, version: str, instance_name: str, python_retries: bool
 ) -> None:
+    """Retries have one queue, the first member's in the order of ids: it gets all of them."""
     topic, group = fresh_name("Topic"), fresh_name("group")
+    retries = f"%RETRY%{group}"
     make_topic(system, topic, 4)
+    make_topic(system, retries, 1)  # before the members, or they look for its route after 30 s
 
     async def main(java: JavaMember) -> None:
         def act(message: ReceivedMessage) -> None:
             if message.body.startswith(b"python-fails") and not message.reconsume_times:
                 raise Retry(delay_level=1)
 
+        def here(*, is_again: bool) -> set[bytes]:
+            return {one.body for one in inbox.messages if bool(one.reconsume_times) == is_again}
+
+        def there(*, is_again: bool) -> set[bytes]:
+            lines = [line for line in java.received if bool(line["times"]) == is_again]
+            return {line["body"].encode() for line in lines}
+
+        async def share() -> None:
+            """Return when each member has two queues, and the right one has the retries."""
+            wanted = {"here": (2, int(python_retries)), "there": (2, int(not python_retries))}
+            found: dict[str, tuple[int, ...]] = {}
+            while found != wanted:
+                owned = [
+                    await asyncio.to_thread(java.owned, system, group, each)
+                    for each in (topic, retries)
+                ]
+                mine = [own_queues(consumer, each) for each in (topic, retries)]
+                found = {"here": tuple(map(len, mine)), "there": tuple(map(len, owned))}
+
         inbox = Inbox(act)
         await becomes(lambda: java.is_ready, "the Java member is ready", READY_LIMIT_S)
-        async with await consumer_of(system, group, topic, inbox) as consumer:
-            await becomes(lambda: len(own_queues(consumer, topic)) == 2, "they share")
+        options = {"instance_name": instance_name}
+        async with await consumer_of(system, group, topic, inbox, **options) as consumer:
+            await share()
             bodies = numbered(20, "java-fails") + numbered(20, "python-fails")
             for queue_id in range(4):
                 await send(system, topic, bodies[queue_id::4], queue_id=queue_id)
-
-            def consumed() -> set[bytes]:
-                of_java = {
-                    line["body"].encode()
-                    for line in java.received
-                    if line["times"] or not line["body"].startswith("java-fails")
-                }
-                of_python = {
-                    message.body
-                    for message in inbox.messages
-                    if message.reconsume_times or not message.body.startswith(b"python-fails")
-                }
-                return of_java | of_python
-
-            await becomes(lambda: consumed() == set(bodies), "all were consumed")
-        again = [line for line in java.received if line["times"]]
-        again_here = [message for message in inbox.messages if message.reconsume_times]
-        assert again or again_here
+            await becomes(
+                lambda: here(is_again=False) | there(is_again=False) == set(bodies), "all came"
+            )
+            refused_here = {each for each in here(is_again=False) if b"python-fails" in each}
+            refused_there = {each for each in there(is_again=False) if b"java-fails" in each}
+            assert refused_here
+            assert refused_there
+            again, by_other = (here, there) if python_retries else (there, here)
+            await becomes(
+                lambda: again(is_again=True) == refused_here | refused_there,
+                "the owner of the retries got what both had refused",
+            )
+            assert by_other(is_again=True) == set()
         assert {line["topic"] for line in java.received} == {topic}
         assert {message.topic for message in inbox.messages} == {topic}
 
-    with java_member("4.9.7", system.namesrv, topic, group) as java:
+    with java_member(version, system.namesrv, topic, group) as java:
         run(main(java), 150)
 
 

@@ -44,7 +44,7 @@ COMMANDS = [
     Command(block.page, re.split(r" +# ", line)[0])
     for block in BLOCKS
     if block.language == "sh"
-    for line in block.text.splitlines()
+    for line in re.sub(r" *\\\n *", " ", block.text).splitlines()
 ]
 
 

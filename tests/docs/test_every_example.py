@@ -2,8 +2,18 @@
 
 Programs in Python, the shell's guide and the README's first steps have tests of their own beside
 this one; what is left is run here, and the first test sees that nothing is in neither.
+
+Not run as they stand:
+1. `make TARGET`: `make test` would run itself, the others take minutes. make says what it would do,
+   and the program at the end of it is asked for its help.
+2. `python -m benchmarks`: the same, and tests/test_bench.py runs all its parts for a moment.
+3. `pip install`: what is released is not this source. The extras must exist; a wheel of this source
+   is made and installed by tests/spark/test_standalone.py.
+4. The lines for a Spark cluster: that test has a master and two workers, makes and sends the
+   archive by the settings that the guide shows, and compares them with the guide's lines.
 """
 
+import os
 import re
 import shlex
 import shutil
@@ -11,6 +21,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,7 +52,7 @@ SPARK_PAGES = {
     "docs/start/spark.md",
     *(f"docs/guides/{page}.md" for page in ("spark", "spark-logs", "spark-recipes")),
 }
-"""Their programs are run by tests/spark/test_docs.py; their commands need a cluster."""
+"""Their programs are run by tests/spark/test_docs.py."""
 PYTHON_PAGES = {
     *SPARK_PAGES,
     "README.md",
@@ -53,8 +64,16 @@ SERVERS = ("orbitmq up", "orbitmq namesrv", "orbitmq broker", "mqbroker", "mqnam
 STORE, APPLICATION = "orbitmq store", "orbitmq run"
 GROUP = "orbitmq group create newcomer", "orbitmq group reset newcomer"
 MADE = ("make", "python -m benchmarks")
-RUN_HERE = (*SERVERS, *GROUP, STORE, APPLICATION, *MADE)
+INSTALLS = ("pip install", "env/bin/pip install")
+RUN_HERE = (*SERVERS, *GROUP, STORE, APPLICATION, *MADE, *INSTALLS)
+ON_A_CLUSTER = "tests/spark/test_standalone.py"
+SUBMIT = "spark-submit --master spark://master:7077"
 RUN_ELSEWHERE = {
+    "python -m venv env": ON_A_CLUSTER,
+    "tar -C env -czf env.tar.gz .": ON_A_CLUSTER,
+    f"{SUBMIT} --conf spark.pyspark.python=/opt/jobs/bin/python copy_orders.py ...": ON_A_CLUSTER,
+    f"{SUBMIT} --archives env.tar.gz#env --conf spark.pyspark.python=./env/bin/python "
+    "--conf spark.pyspark.driver.python=env/bin/python copy_orders.py ...": ON_A_CLUSTER,
     "python examples/python/first_message.py": "tests/docs/test_client_guides.py",
     "mvn -q -f examples/java/pom.xml compile exec:java": "tests/foreign/test_examples.py",
     "cd examples/go && go run .": "tests/foreign/test_examples.py",
@@ -71,8 +90,7 @@ def test_every_block_is_run_by_a_test_or_marked_as_output() -> None:
     assert {block.page for block in of_language("python")} <= PYTHON_PAGES
     readme = [line for block in test_readme.SHELL_BLOCKS for line in block.splitlines()]
     run = {*RUN_ELSEWHERE, *readme, *(one.line for one in beginning_with(*RUN_HERE, "mqadmin"))}
-    elsewhere = {SHELL_PAGE, *SPARK_PAGES}
-    left = [one for one in COMMANDS if one.line not in run and one.page not in elsewhere]
+    left = [one for one in COMMANDS if one.line not in run and one.page != SHELL_PAGE]
     assert left == []
     for line, test in RUN_ELSEWHERE.items():
         assert line in [command.line for command in COMMANDS], f"no page shows {line} any more"
@@ -177,17 +195,59 @@ def test_a_new_group_skips_what_is_there_as_shown(namesrv: str, tmp_path: Path) 
         assert admin.progress("newcomer").lag == 0
 
 
-def test_what_is_made_has_a_rule_or_a_module() -> None:
-    rules = (ROOT / "Makefile").read_text()
-    for command in beginning_with(*MADE):
-        words = shlex.split(command.line)
-        if words[0] == "make":
-            assert re.search(rf"^{words[1]}:", rules, re.MULTILINE), command.line
-            continue
-        folder, options = words[2].replace(".", "/"), words[3:]
-        text = "".join(path.read_text() for path in ROOT.glob(f"{folder}/__main__.py"))
-        assert text or (ROOT / f"{folder}.py").exists(), command.line
-        assert all(f'"{option}"' in text for option in options), command.line
+@pytest.mark.parametrize("command", beginning_with("make"), ids=lambda command: command.line)
+def test_make_knows_what_to_do_and_its_program_takes_the_words(
+    command: Command, tmp_path: Path
+) -> None:
+    hidden = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")  # of the make that may have started this test
+    done = subprocess.run(
+        [*shlex.split(command.line), "-n"],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if name not in hidden},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    program, *words = shlex.split(done.stdout.splitlines()[-1].partition("||")[0])
+    if program == ".venv/bin/orbitmq":
+        words = ["-m", "orbitmq", *words]
+    assert words[0] == "-m", done.stdout
+    _takes(words, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "command", beginning_with("python -m benchmarks"), ids=lambda command: command.line
+)
+def test_a_benchmark_takes_the_words_that_are_shown(command: Command, tmp_path: Path) -> None:
+    _takes(shlex.split(command.line)[1:], tmp_path)
+
+
+def _takes(words: list[str], folder: Path) -> None:
+    """Have a program of ours say what it takes, and see that its options are among that."""
+    done = subprocess.run(
+        [sys.executable, *words, "--help"],
+        cwd=ROOT,
+        env=environment(folder),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "usage: " in done.stdout
+    shown = [word for word in words[2:] if word.startswith("-")]
+    assert [word for word in shown if word not in done.stdout] == []
+
+
+def test_the_extras_that_are_shown_exist() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    shown = beginning_with(*INSTALLS)
+    assert shown
+    for command in shown:
+        (extras,) = re.findall(r"orbitmq\[(.*?)\]", command.line)
+        assert set(extras.split(",")) <= set(project["optional-dependencies"]), command.line
 
 
 def test_the_application_runs_as_shown(namesrv: str, tmp_path: Path) -> None:

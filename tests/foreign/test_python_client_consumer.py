@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from orbitmq.aio import Admin, ConsumeFromWhere, DeadLetter, PullConsumer, PushConsumer
+from orbitmq.aio import Admin, Compression, ConsumeFromWhere, DeadLetter, PullConsumer, PushConsumer
 from orbitmq.client.message import ReceivedMessage
+from orbitmq.wire.sysflag import compression_of, is_compressed
 from tests.client.producing import run
 from tests.foreign.accounts import events
 from tests.foreign.judged import System
@@ -23,24 +24,29 @@ KINDS = {"plain", "tagged", "keyed", "own", "later", "oneway", "async", LONG} | 
     *(f"batch-{n}" for n in range(5)),
     *(f"ordered-{n}" for n in range(6)),
 }
+COMPRESSIONS = {"4.9.7": (), "5.5.0": ("LZ4", "ZSTD")}
+"""What a Java producer can choose beside the default, zlib."""
 LIMIT_S = 60.0
 
 
 def sent_by_java(system: System, version: str, topic: str, group: str) -> dict[str, Line]:
     """Have a Java producer send one message of each kind; give what it was answered, by body."""
-    lines = java_program(version, "EveryKind", system.namesrv, topic, group, LONG)
+    words = (system.namesrv, topic, group, LONG, *COMPRESSIONS[version])
+    lines = java_program(version, "EveryKind", *words)
     assert events(lines, "error") == []
     return {line["body"]: line for line in events(lines, "sent")}
 
 
-async def consumed(system: System, topic: str, group: str) -> dict[str, ReceivedMessage]:
-    """Consume until every kind has come."""
+async def consumed(
+    system: System, topic: str, group: str, bodies: set[str]
+) -> dict[str, ReceivedMessage]:
+    """Consume until each of these has come, once."""
     got: asyncio.Queue[ReceivedMessage] = asyncio.Queue()
     consumer = PushConsumer(system.namesrv, group, got.put, from_where=FIRST)
     await consumer.subscribe(topic)
     found: dict[str, ReceivedMessage] = {}
     async with consumer, asyncio.timeout(LIMIT_S):
-        while set(found) != KINDS:
+        while set(found) != bodies:
             message = await got.get()
             assert message.body.decode() not in found
             found[message.body.decode()] = message
@@ -53,9 +59,11 @@ def test_a_python_consumer_gets_every_kind_of_message(
 ) -> None:
     topic = fresh_name("Topic")
     sent = sent_by_java(system, version, topic, fresh_name("PG"))
+    compressed = {kind: f"{kind}{LONG}" for kind in COMPRESSIONS[version]} | {"ZLIB": LONG}
 
     async def main() -> None:
-        received = await consumed(system, topic, fresh_name("CG"))
+        bodies = KINDS | set(compressed.values())
+        received = await consumed(system, topic, fresh_name("CG"), bodies)
         for body, line in sent.items():
             message = received[body]
             assert (message.topic, message.message_id) == (topic, line["msgId"])
@@ -69,6 +77,9 @@ def test_a_python_consumer_gets_every_kind_of_message(
         assert (received["batch-3"].tag, received["batch-3"].keys) == ("TagB", ["b3"])
         assert received["own"].properties["colour"] == "grün"
         assert (received["own"].properties["number"], received["own"].flag) == ("7", 3)
+        for kind, body in compressed.items():
+            assert is_compressed(received[body].sys_flag)
+            assert compression_of(received[body].sys_flag) is Compression[kind]
         ordered = [received[f"ordered-{n}"] for n in range(6)]
         assert len({message.queue for message in ordered}) == 1
         offsets = [message.queue_offset for message in ordered]

@@ -4,7 +4,9 @@ In: a wheel of this source, installed in an environment of its own; the golden s
 what the program says, and that it ran where it should: on both workers, with the wheel's code.
 """
 
+import itertools
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +19,7 @@ import pytest
 
 from orbitmq import Message, Producer, PullConsumer
 from orbitmq.testing import EmbeddedBroker
+from tests.docs.pages import beginning_with
 from tests.golden.store import CLEAN, stored_records, unpack_store
 from tests.spark.standalone import WORKER_COUNT, running_cluster, submit
 
@@ -101,6 +104,24 @@ def archived(environment: Path, folder: Path) -> dict[str, str]:
         "spark.pyspark.python": "./env/bin/python",
         "spark.pyspark.driver.python": str(environment / "bin/python"),
     }
+
+
+def test_the_guide_shows_the_settings_that_are_run_here(tmp_path: Path) -> None:
+    """The lines of docs/guides/spark.md name no cluster that a test could reach."""
+    environment = tmp_path / "env"
+    environment.mkdir()
+    shown = []
+    for command in beginning_with("spark-submit"):
+        words = list(itertools.pairwise(shlex.split(command.line)))
+        settings = dict(word.split("=", 1) for name, word in words if name == "--conf")
+        if "--archives" in dict(words):
+            settings["spark.archives"] = dict(words)["--archives"]
+        shown.append(settings)
+    mine, sent = installed(Path("/opt/jobs")), archived(environment, tmp_path)
+    assert shown == [
+        mine,
+        {name: value.replace(f"{tmp_path}/", "") for name, value in sent.items()},
+    ]
 
 
 @pytest.mark.parametrize("packaging", ["installed", "archive"])

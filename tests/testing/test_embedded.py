@@ -97,7 +97,8 @@ def test_it_starts_and_stops_twenty_times_and_leaves_nothing(temporary: Path) ->
         assert traces(temporary) == before
     for what, all_ms in (("start", starts_ms), ("stop", stops_ms)):
         print(f"{what}: median {statistics.median(all_ms):.0f} ms, slowest {max(all_ms):.0f} ms")
-    assert min(starts_ms) < START_MS_MAX  # the others may have waited for a busy machine
+    # A tenth of it on a quiet machine, so that a busy one passes; the figures are in `make bench`.
+    assert statistics.median(starts_ms) < START_MS_MAX
 
 
 def test_two_at_once_know_nothing_of_each_other() -> None:

@@ -15,6 +15,7 @@ import orbitmq.app
 import orbitmq.errors
 import orbitmq.testing
 from orbitmq import aio
+from orbitmq.errors import MQError
 from orbitmq.testing import EmbeddedBroker
 
 FOLDER = Path(__file__).parent
@@ -31,6 +32,7 @@ WRONG = {
     "orbitmq.Nothing": "attr-defined",
     "aio.Message('T')": "call-arg",
     "aio.Selector.tags(1)": "arg-type",
+    "errors.RouteNotFound('T', [], 'why', 'what').nothing": "attr-defined",
 }
 
 
@@ -58,30 +60,63 @@ def _used_names(program: str) -> set[str]:
     return names | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
 
 
+def _errors() -> dict[str, type[MQError]]:
+    """Give the public errors by their names."""
+    found = {name: getattr(orbitmq.errors, name) for name in dir(orbitmq.errors)}
+    return {
+        name: each
+        for name, each in found.items()
+        if inspect.isclass(each) and issubclass(each, MQError) and not name.startswith("_")
+    }
+
+
 @pytest.mark.parametrize(
     ("program", "names"),
     [
         ("async_program.py", aio.__all__),
         ("sync_program.py", [name for name in dir(orbitmq) if not name.startswith("_")]),
         ("app_program.py", [*orbitmq.app.__all__, *orbitmq.testing.__all__]),
+        ("errors_program.py", [*_errors()]),
     ],
 )
 def test_the_programs_use_every_public_name(program: str, names: list[str]) -> None:
     assert set(names) - _used_names(program) == set()
 
 
+def test_a_program_reads_every_fact_that_an_error_keeps() -> None:
+    tree = ast.parse(inspect.getsource(orbitmq.errors))
+    kept = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+        and isinstance(node.ctx, ast.Store)
+    }
+    assert len(kept) > 20
+    assert kept - _used_names("errors_program.py") == set()
+
+
 @pytest.mark.parametrize("module", [orbitmq, aio, orbitmq.app, orbitmq.testing, orbitmq.errors])
 def test_every_public_name_has_a_docstring(module: ModuleType) -> None:
+    assert module.__doc__
     names = getattr(module, "__all__", None) or dir(module)
-    kinds = [kind for name in names if inspect.isclass(kind := getattr(module, name))]
-    ours = [kind for kind in kinds if kind.__module__.startswith("orbitmq")]
+    named = [getattr(module, name) for name in names if not name.startswith("_")]
+    told = [one for one in named if inspect.isclass(one) or inspect.isroutine(one)]
+    ours = [one for one in told if one.__module__.startswith("orbitmq")]
     assert ours
-    for kind in ours:
-        assert inspect.getdoc(kind), kind
+    for one in ours:
+        assert inspect.getdoc(one), one
+    for kind in filter(inspect.isclass, ours):
         for name, member in inspect.getmembers(kind):
-            is_told = inspect.isfunction(member) or isinstance(member, property)
+            is_told = inspect.isroutine(member) or isinstance(member, property)
             if is_told and not name.startswith("_"):
                 assert inspect.getdoc(member), f"{kind.__name__}.{name}"
+
+
+def test_functions_are_among_what_needs_a_docstring() -> None:
+    assert inspect.isroutine(aio.random_queue)
+    assert inspect.isroutine(orbitmq.app.with_app)
 
 
 def test_a_program_that_sets_up_no_logging_sees_none() -> None:
@@ -111,7 +146,7 @@ def test_a_type_checker_accepts_programs_that_use_everything(tmp_path: Path) -> 
 
 @pytest.mark.timeout(180)
 def test_a_type_checker_finds_what_is_wrong(tmp_path: Path) -> None:
-    lines = ["import orbitmq", "from orbitmq import aio", *WRONG]
+    lines = ["import orbitmq", "from orbitmq import aio, errors", *WRONG]
     (tmp_path / "wrong.py").write_text("\n".join(lines) + "\n")
     done = _run(tmp_path, "-m", "mypy", "--strict", "wrong.py")
     found = {
@@ -122,7 +157,7 @@ def test_a_type_checker_finds_what_is_wrong(tmp_path: Path) -> None:
     assert found == dict(enumerate(WRONG.values(), 3)), done.stdout
 
 
-@pytest.mark.parametrize("program", ["async_program.py", "sync_program.py", "app_program.py"])
+@pytest.mark.parametrize("program", [path.name for path in FOLDER.glob("*_program.py")])
 def test_the_programs_run(program: str, namesrv: str) -> None:
     done = _run(FOLDER, "-W", "error", program, namesrv)
     assert (done.returncode, done.stderr) == (0, "")

@@ -176,7 +176,8 @@ final class CompatSend {
         stage.fact("stored", found);
     }
 
-    private static boolean choose(DefaultMQProducer producer, String way) throws Exception {
+    /** Have a producer compress in one way; give whether its version can choose one. */
+    static boolean choose(DefaultMQProducer producer, String way) throws Exception {
         try {
             Class<?> type = Class.forName("org.apache.rocketmq.common.compression.CompressionType");
             Object value = type.getMethod("of", String.class).invoke(null, way);

@@ -12,8 +12,9 @@ import org.apache.rocketmq.common.message.Message;
 /**
  * One message of each kind that the original's producer can send.
  *
- * In: NAMESRV TOPIC GROUP LONG_BODY. Out: one line "sent" for each message with an answer: body,
- * message id, queue and offset.
+ * In: NAMESRV TOPIC GROUP LONG_BODY [COMPRESSION ...]. Out: one line "sent" for each message with
+ * an answer: body, message id, queue and offset. For each way to compress that is named, and that
+ * only clients of 5.x know, the way's name and the long body are sent as one.
  */
 public final class EveryKind {
     private EveryKind() {
@@ -49,8 +50,22 @@ public final class EveryKind {
             tell("ordered-" + i, producer.send(ordered, new SelectMessageQueueByHash(), "one"));
         }
         producer.shutdown();
+        for (int i = 4; i < args.length; i++) {
+            sendCompressed(args[0], topic, args[2] + args[i], args[i], args[3]);
+        }
         System.out.flush();
         System.exit(0);
+    }
+
+    private static void sendCompressed(
+            String namesrv, String topic, String group, String way, String longBody) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer(group);
+        producer.setNamesrvAddr(namesrv);
+        producer.setSendMsgTimeout(20_000);
+        CompatSend.choose(producer, way);
+        producer.start();
+        tell(way + longBody, producer.send(message(topic, "", "", way + longBody)));
+        producer.shutdown();
     }
 
     private static Message message(String topic, String tags, String keys, String body) {
