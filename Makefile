@@ -22,9 +22,12 @@ FUZZ_EXAMPLES ?= 200000
 EXCHANGE_ROUNDS ?= 20
 KILLS ?= 2500
 SPARK_KILLS ?= 200
-# Most tests wait for others (brokers, clients, clocks), so more of them run at once than there are cores. What fails
-# beside others is run once more alone: a defect fails again, an original broker that was late for its judge does not.
-WORKERS ?= 3
+# Most tests wait for others (brokers, clients, clocks), so more of them run at once than there are cores; one worker has
+# all of Spark's (tests/spread.py). What fails beside others is run once more alone: a defect fails again, an original
+# broker that was late for its judge does not.
+WORKERS ?= 4
+PYTEST := $(BIN)/python -m pytest
+FAILED := --last-failed --last-failed-no-failures none
 
 .PHONY: setup run test test-others test-spark check format bench bench-spark compat demo fuzz torture kills kills-spark \
   exchange docs spark-archive lock clean
@@ -56,17 +59,16 @@ check: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 
 test: check
-	$(MAKE) --no-print-directory test-others
-	$(MAKE) --no-print-directory test-spark
+	$(PYTEST) -n $(WORKERS) --dist loadfile || $(PYTEST) $(FAILED)
 
+# The parts of it: all that needs no Spark, and Spark alone, in one process. What each remembers of failures is its own.
+test-others: OTHERS := -o cache_dir=.pytest_cache/others --ignore tests/spark
 test-others: $(VENV)/.dev
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --ignore tests/spark || \
-	  $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --ignore tests/spark
+	$(PYTEST) $(OTHERS) -n $(WORKERS) --dist loadfile || $(PYTEST) $(OTHERS) $(FAILED)
 
-# One process, so that all tests share one session; what it remembers of failures is its own.
-SPARK_TESTS := $(BIN)/python -m pytest tests/spark -o cache_dir=.pytest_cache/spark
+test-spark: SPARK := -o cache_dir=.pytest_cache/spark tests/spark
 test-spark: $(VENV)/.dev
-	$(SPARK_TESTS) || $(SPARK_TESTS) --last-failed --last-failed-no-failures none
+	$(PYTEST) $(SPARK) || $(PYTEST) $(SPARK) $(FAILED)
 
 spark-archive: $(VENV)/.dev
 	$(BIN)/python -m orbitmq.spark.make_archive

@@ -5,13 +5,17 @@ In: a test's id. Out: the name of the piece of work that it belongs to, and the 
 1. A file is one piece: what it starts is started once.
 2. The compatibility programs of all clients are one piece: they are played on the same two systems,
    and both files of the Java client look at the same runs.
-3. Pieces that take long begin first, longest first. Otherwise the run ends with one worker at
+3. All tests of Spark are one piece: they share one session. One worker has them from beginning to
+   end.
+4. Pieces that take long begin first, longest first. Otherwise the run ends with one worker at
    work on the last of them and nothing for the others to do.
 """
 
 COMPAT = "tests/foreign/test_compat_"
+SPARK = "tests/spark/"
 
 LONG = (
+    SPARK,
     "tests/foreign/test_client_on_originals.py",
     COMPAT,
     "tests/foreign/test_behaviour_on_originals.py",
@@ -30,7 +34,7 @@ LONG = (
 def piece_of(test_id: str) -> str:
     """Give the piece of work that a test belongs to."""
     file = test_id.partition("::")[0]
-    return COMPAT if file.startswith(COMPAT) else file
+    return next((piece for piece in (COMPAT, SPARK) if file.startswith(piece)), file)
 
 
 def rank_of(test_id: str) -> int:
