@@ -17,7 +17,6 @@ from orbitmq.config import BrokerSettings
 from orbitmq.errors import ConnectFailed, SettingError
 from orbitmq.net.peer import Peer
 from orbitmq.world.clock import Clock
-from orbitmq.world.http import fetch_text
 from orbitmq.world.net import read_addresses
 
 log = logging.getLogger(__name__)
@@ -70,6 +69,8 @@ class AddressServer:
             self._registration.follow(addresses, self._dial)
 
     async def _listed(self) -> list[str]:
+        from orbitmq.world.http import fetch_text  # takes long to import, and few brokers need it
+
         addresses = read_addresses(await fetch_text(self._url, TIMEOUT_S))
         if not addresses:
             raise ConnectFailed(f"{self._url} lists no name server")
