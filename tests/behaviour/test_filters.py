@@ -134,10 +134,17 @@ def test_a_group_gets_the_messages_that_its_expression_is_true_for(
     with WireClient(sql.broker) as client:
         numbered(client, topic, 6)
         join(client, group, topic, expression)
-        answer = client.call(pull_by_group(topic, group, 0))
-    assert (answer.code, answer.remark) == (0, "FOUND")
-    assert bodies(answer) == [b"%d" % number for number in found]
-    assert answer.fields["nextBeginOffset"] == "6", "also what lies behind the last match is done"
+        seen: list[bytes] = []
+        offset, answers = 0, set()
+        while offset < 6:  # one answer has them all, unless looking took our broker 2 ms
+            answer = client.call(pull_by_group(topic, group, offset))
+            answers.add((answer.code, answer.remark))
+            seen += bodies(answer)
+            offset = int(answer.fields["nextBeginOffset"])
+    assert (0, "FOUND") in answers
+    assert answers <= {(0, "FOUND"), (20, "NO_MATCHED_MESSAGE")}
+    assert seen == [b"%d" % number for number in found]
+    assert offset == 6, "also what lies behind the last match is done"
 
 
 @pytest.mark.parametrize(
