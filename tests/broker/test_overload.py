@@ -441,8 +441,7 @@ def test_a_flood_is_refused_with_its_cause_and_nothing_accepted_is_lost(
     assert refused > 0
     assert account.sent >= TIMES_MIN * stored
     assert all(
-        "busy, start flow control for a while" in cause
-        and any(known in cause for known in CAUSES)
+        "busy, start flow control for a while" in cause and any(known in cause for known in CAUSES)
         for cause in account.refused
     ), account.refused
     assert max(normal_s, answered_s) < NORMAL_S
