@@ -5,15 +5,15 @@ refusal.
 
 Rules:
 1. A delay level of one message has no effect and one of the whole is refused, as in the original.
-2. A batch is as long as a message may be, and goes into one file. One that is too large or too many
-   is refused unread.
+2. A batch is as long as a message may be, and goes into one file. Of one with too many messages no
+   more are read than may be.
 3. Without anything odd in a batch no message needs a look of its own. Where there is, only the
    messages that have it are looked at exactly.
 4. WAIT stays in the properties, as in the original.
 """
 
 from orbitmq.broker.context import Context
-from orbitmq.broker.puts import check_sizes, check_store, without_cluster
+from orbitmq.broker.puts import check_sizes, check_store
 from orbitmq.broker.send_checks import Target
 from orbitmq.broker.send_properties import (
     check_properties,
@@ -27,7 +27,7 @@ from orbitmq.errors import RemoteProtocolError, RequestFailed
 from orbitmq.net.connection import Connection
 from orbitmq.store.follow import properties_code, properties_codes
 from orbitmq.wire import properties as names
-from orbitmq.wire.batch import MESSAGE_SIZE_MIN, Batch, count_batch, decode_batch
+from orbitmq.wire.batch import Batch, decode_batch
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.headers_client import SendMessage
 from orbitmq.wire.properties import parse_properties
@@ -56,9 +56,7 @@ def store_batch(
         raise unsupported("transactional messages")
     target, connection = place
     origin = context.origin(connection)
-    shared_size = len(without_cluster(header.properties).strip(names.ENTRY_END).encode())
-    around = origin.fixed_size + len(target.config.topic_name)
-    cut = _cut(context, body, around + shared_size + len(context.core.cluster_property))
+    cut = _cut(context, body)
     messages = stored_columns(context, cut, header.properties.encode())
     queue = context.topics.queue(target.config, target.queue_id)
     size = messages.size_with(origin.fixed_size + len(queue.topic_field))
@@ -72,25 +70,21 @@ def store_batch(
     return log_offsets, queue.next_offset - len(log_offsets)
 
 
-def _cut(context: Context, body: bytes, around: int) -> Batch:
-    """Give the messages of a batch; one that is too large or too many is refused unread.
-
-    `around` is what each of them is stored with at least, besides its body and properties.
-    """
+def _cut(context: Context, body: bytes) -> Batch:
+    """Give the messages of a batch; of one with too many, no more are read than may be."""
     size_max = context.core.body_size_max
     try:
-        count = count_batch(body, BATCH_COUNT_MAX)
-        if count > BATCH_COUNT_MAX:
-            raise RequestFailed(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"a batch of more than {BATCH_COUNT_MAX} messages: send them as several batches",
-            )
-        size_least = len(body) + count * (around - MESSAGE_SIZE_MIN)
-        if count > 1 and size_least > size_max:
-            raise _too_large(size_least, size_max)
-        return decode_batch(body)
+        cut = decode_batch(body, BATCH_COUNT_MAX)
     except RemoteProtocolError as error:
         raise RequestFailed(ResponseCode.MESSAGE_ILLEGAL, error.detail) from None
+    if len(cut.bodies) > BATCH_COUNT_MAX:
+        raise RequestFailed(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"a batch of more than {BATCH_COUNT_MAX} messages: send them as several batches",
+        )
+    if len(cut.bodies) > 1 and len(body) > size_max:
+        raise _too_large(len(body), size_max)
+    return cut
 
 
 def _too_large(size: int, size_max: int) -> RequestFailed:

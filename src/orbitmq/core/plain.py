@@ -146,6 +146,7 @@ _decode_text = msgspec.json.Decoder(str, strict=False).decode
 
 _SEND_V2 = b'{"code":310,'
 _SEND_V1 = b'{"code":10,'
+_SENDS = (_SEND_V2, _SEND_V1)
 _PULL = b'{"code":11,'
 _BAD_HEADER = (msgspec.DecodeError, ValueError, RecursionError)
 
@@ -210,13 +211,15 @@ def _handle_others(
             pulls += 1
             answers += parts
             pulled_size += _size_of(parts[0])
-        else:
+        elif header.startswith(_SENDS):  # a long body of another request is not copied for nothing
             answer = _send(state, header, data[body_start:frame_end], origin)
             if answer is None:
                 break
             sends += 1
             if answer:
                 answers.append(answer)
+        else:
+            break
         position = frame_end
         if origin.shapes:
             count = len(answers)
@@ -245,10 +248,8 @@ def _send(state: CoreState, header: bytes, body: bytes, origin: Origin) -> bytes
     try:
         if header.startswith(_SEND_V2):
             request: _SendV2 | _SendV1 = _decode_send_v2(header)
-        elif header.startswith(_SEND_V1):
-            request = _decode_send_v1(header)
         else:
-            return None
+            request = _decode_send_v1(header)
     except _BAD_HEADER:
         return None
     fields = request.extFields

@@ -24,11 +24,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from orbitmq.core.packing import packed_rows
 from orbitmq.store.index_keys import Row
 from orbitmq.store.index_shape import ENTRY, HEADER, HEADER_SIZE, SLOT_SIZE, Header, Shape
 from orbitmq.world.files import BigFile, Files
 
 _AGE_S_MAX = 0x7FFFFFFF
+_NO_ENTRY = bytes(ENTRY.size)
+_HASH, _OFFSET, _AGE, _PREVIOUS = 0, 1, 3, 4
+"""Where an entry has these, in words."""
 
 PAGE_SIZE = 4_096
 _PAGE_SLOTS = PAGE_SIZE // SLOT_SIZE
@@ -44,9 +48,6 @@ _BLOCK_ENTRIES = 800
 Page: TypeAlias = "array[int]"
 """Slots in the machine's byte order, unsigned: what is below 0 in a file is far too big here. In
 quotes: Python 3.11 cannot subscript an array."""
-
-
-_NO_PAGE: Page = array("I")
 
 EMPTY = Header(0, 0, 0, 0, 0, 1)
 """The header of a file without entries; the first entry has number 1."""
@@ -130,34 +131,34 @@ class IndexFile:
         if number <= 1:
             _, begin_offset, begin_ms = taken[0]
             header = header._replace(begin_ms=begin_ms, begin_offset=begin_offset)
-        slot_count, begin_ms, used_slots = self.shape.slot_count, header.begin_ms, header.used_slots
-        entries, dirty, pack = self._parts[0][1], self._dirty, ENTRY.pack
-        last_ms, age_s = begin_ms, 0
-        page_number, page = -1, _NO_PAGE
-        for key_hash, log_offset, store_ms in taken:
-            place = key_hash % slot_count + _HEADER_SLOTS
-            if place >> _PAGE_BITS != page_number:  # ids made one after the other lie close
-                page_number = place >> _PAGE_BITS
-                known = pages[page_number]
-                if known is None or page_number not in dirty:
-                    # A job may be writing the page as it was: this is ours from here on.
-                    known = array("I", _ZEROS) if known is None else known[:]
-                    pages[page_number] = known
-                    dirty.add(page_number)
-                page = known
-            place &= _PAGE_MASK
-            previous = page[place]
-            if store_ms != last_ms:  # messages of one turn have the same
-                last_ms = store_ms
-                age_s = min(max(0, store_ms - begin_ms) // 1000, _AGE_S_MAX)
-            entries += pack(key_hash, log_offset, age_s, previous)
-            page[place] = number
-            if not previous:
-                used_slots += 1
-            number += 1
-        _, end_offset, end_ms = taken[-1]
-        self.header = Header(begin_ms, end_ms, header.begin_offset, end_offset, used_slots, number)
+        hashes, offsets, times = zip(*taken, strict=True)
+        age_at = {store_ms: _age_s(store_ms - header.begin_ms) for store_ms in set(times)}
+        slots = [key_hash % self.shape.slot_count + _HEADER_SLOTS for key_hash in hashes]
+        previous, newest = _linked(pages, slots, number)
+        columns = {_HASH: hashes, _AGE: map(age_at.__getitem__, times), _PREVIOUS: previous}
+        self._parts[0][1].extend(packed_rows(_NO_ENTRY, len(taken), columns, {_OFFSET: offsets}))
+        self._set_slots(pages, newest)  # rule 1
+        self.header = Header(
+            header.begin_ms,
+            times[-1],
+            header.begin_offset,
+            offsets[-1],
+            header.used_slots + previous.count(0),
+            number + len(taken),
+        )
         return len(taken)
+
+    def _set_slots(self, pages: list[Page | None], newest: dict[int, int]) -> None:
+        dirty = self._dirty
+        for place, number in newest.items():
+            page_number = place >> _PAGE_BITS
+            page = pages[page_number]
+            if page is None or page_number not in dirty:
+                # A job may be writing the page as it was: this is ours from here on.
+                page = array("I", _ZEROS) if page is None else page[:]
+                pages[page_number] = page
+                dirty.add(page_number)
+            page[place & _PAGE_MASK] = number
 
     def freeze(self) -> FilePart | None:
         """Give what is not on its way to the disk yet; nothing of it changes any more."""
@@ -228,6 +229,26 @@ class IndexFile:
         position = self.shape.entry_position(first)
         size = min(ENTRY.size * _BLOCK_ENTRIES, self.shape.file_size - position)
         return self._files.read_at(self.path, position, size) or b""
+
+
+def _linked(
+    pages: list[Page | None], slots: list[int], number: int
+) -> tuple[list[int], dict[int, int]]:
+    """Give for each slot, in turn, the entry before the next one, and the last one of each slot."""
+    previous, newest = list[int](), dict[int, int]()
+    for place in slots:
+        before = newest.get(place)
+        if before is None:
+            page = pages[place >> _PAGE_BITS]
+            before = 0 if page is None else page[place & _PAGE_MASK]
+        previous.append(before)
+        newest[place] = number
+        number += 1
+    return previous, newest
+
+
+def _age_s(age_ms: int) -> int:
+    return min(max(0, age_ms) // 1000, _AGE_S_MAX)
 
 
 # ---- slots on the disk ---------------------------------------------------------------------------

@@ -7,21 +7,26 @@ body size i32 | body | properties size i16 | properties.
 Rules:
 1. A batch is judged as a whole: one torn message and none counts (RemoteProtocolError).
 2. Magic and CRC are written as 0 and not looked at when reading, as in the original's broker.
-3. How many there are can be asked before they are read: a body of the greatest size may hold so
-   many that reading them takes seconds.
+3. Reading stops at the number of messages that the reader allows: a body of the greatest size may
+   hold so many that reading them takes seconds.
+4. Messages of one sender are mostly alike in size. Those in a row that are are cut by one built-in
+   function, the others one by one.
 """
 
 import struct
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from orbitmq.errors import LocalProtocolError, RemoteProtocolError
 from orbitmq.wire.properties import PROPERTIES_SIZE_MAX
 
-_SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">iiiii")  # total size, magic, CRC, flag, body size
 _READ_HEAD = struct.Struct(">i8xii")  # the same without magic and CRC: rule 2
 _PROPERTIES_SIZE = struct.Struct(">h")
+_SIZES = struct.Struct(">ii")
+_SIZE_PLACES = (0, 1, 2, 3, 16, 17, 18, 19)
+"""Where a message has its own size and its body's."""
 MESSAGE_SIZE_MIN = _HEAD.size + _PROPERTIES_SIZE.size
 
 
@@ -66,37 +71,32 @@ def encode_batch(messages: Iterable[BatchMessage]) -> bytes:
     return b"".join(parts)
 
 
-def count_batch(data: bytes, count_max: int) -> int:
-    """Give how many messages a batch body holds, by their sizes alone; stops above `count_max`.
-
-    Raises RemoteProtocolError when a size leads nowhere.
-    """
-    count, start, end = 0, 0, len(data)
-    while start < end and count <= count_max:
-        left = end - start
-        size = _SIZE.unpack_from(data, start)[0] if left >= MESSAGE_SIZE_MIN else 0
-        if not MESSAGE_SIZE_MIN <= size <= left:
-            raise _misfit(size, start, left)
-        start += size
-        count += 1
-    return count
-
-
-def decode_batch(data: bytes) -> Batch:
+def decode_batch(data: bytes, count_max: int | None = None) -> Batch:
     """Give the messages of a batch body; raises RemoteProtocolError when one is torn.
 
-    A batch has thousands of them: an object for each would cost as much as all else.
+    Soon above `count_max` reading ends, and what was read is given: more than that. A batch has
+    thousands of messages: an object for each would cost as much as all else.
     """
     if not data:
         raise RemoteProtocolError("batch", "the batch holds no message")
-    bodies, properties, flags = list[bytes](), list[bytes](), list[int]()
+    batch = Batch([], [], [])
+    start, end = 0, len(data)
+    while start < end and (count_max is None or len(batch.flags) <= count_max):
+        start = _take_some(data, start, batch)
+        start = _take_alike(data, start, batch)
+    return batch
+
+
+def _take_some(data: bytes, start: int, batch: Batch) -> int:
+    """Take a few messages one by one; give where they end."""
+    bodies, properties, flags = batch
     read_head, read_size, head_size = (
         _READ_HEAD.unpack_from,
         _PROPERTIES_SIZE.unpack_from,
         _HEAD.size,
     )
-    start, end = 0, len(data)
-    while start < end:
+    end, enough = len(data), len(flags) + ALIKE_MIN
+    while start < end and len(flags) < enough:
         left = end - start
         if left < MESSAGE_SIZE_MIN:
             raise _misfit(0, start, left)
@@ -117,10 +117,63 @@ def decode_batch(data: bytes) -> Batch:
         bodies.append(data[body_start:body_end])
         properties.append(data[properties_start:start])
         flags.append(flag)
-    return Batch(bodies, properties, flags)
+    return start
 
 
 def _misfit(size: int, start: int, left: int) -> RemoteProtocolError:
     if left < MESSAGE_SIZE_MIN:
         return RemoteProtocolError("batch", f"{left} bytes at {start} are too few for a message")
     return RemoteProtocolError("batch", f"message of {size} bytes at {start}, {left} are left")
+
+
+# --- Messages alike in size (rule 4) ---
+
+ALIKE_MIN = 8
+"""So many messages, at least, are cut together; and so many are taken one by one before it is tried
+again."""
+_WINDOW_MIN, _WINDOW_GROWTH, _WINDOW_MAX = 16, 8, 8_192
+"""How many are compared at once: few at first, for where sizes differ it was in vain."""
+
+
+def _take_alike(data: bytes, start: int, batch: Batch) -> int:
+    """Take the messages that have the sizes of the last one taken; give where they end."""
+    body_size, properties_size = len(batch.bodies[-1]), len(batch.properties[-1])
+    size = MESSAGE_SIZE_MIN + body_size + properties_size
+    window, count = _WINDOW_MIN, _WINDOW_MIN
+    while count == window:
+        window = min(window * _WINDOW_GROWTH, _WINDOW_MAX)
+        count = _count_alike(data, start, (body_size, properties_size), window)
+        if count < ALIKE_MIN:
+            break
+        end = start + count * size
+        rows = _row(body_size, properties_size).iter_unpack(memoryview(data)[start:end])
+        flags, bodies, properties = zip(*rows, strict=True)
+        batch.flags.extend(flags)
+        batch.bodies.extend(bodies)
+        batch.properties.extend(properties)
+        start = end
+    return start
+
+
+def _count_alike(data: bytes, start: int, sizes: tuple[int, int], count: int) -> int:
+    """Give how many messages from `start` on have these sizes, at most `count`."""
+    body_size, properties_size = sizes
+    size = MESSAGE_SIZE_MIN + body_size + properties_size
+    body_end = _HEAD.size + body_size
+    count = min(count, (len(data) - start) // size)
+    expected = (
+        *zip(_SIZE_PLACES, _SIZES.pack(size, body_size), strict=True),
+        *zip((body_end, body_end + 1), _PROPERTIES_SIZE.pack(properties_size), strict=True),
+    )
+    for place, value in reversed(expected):  # low bytes differ more often than high ones
+        if count < ALIKE_MIN:
+            break
+        column = data[start + place : start + count * size : size]
+        count -= len(column.lstrip(bytes((value,))))
+    return count
+
+
+@lru_cache(maxsize=1_024)
+def _row(body_size: int, properties_size: int) -> struct.Struct:
+    """Give how a message of these sizes is cut: flag, body, properties."""
+    return struct.Struct(f">12xi4x{body_size}s2x{properties_size}s")
