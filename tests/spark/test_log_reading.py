@@ -326,6 +326,24 @@ def test_after_random_damage_records_and_damage_are_those_of_the_stores_own_read
     assert offsets(split) == offsets(rows)
 
 
+def test_a_bad_record_whose_size_leads_behind_the_log_by_chance_hides_nothing(
+    tmp_path: Path,
+) -> None:
+    """Symptom: one of its two sizes led to where nothing was written, so it counted as the last
+    one, and a sound record behind the next bad one was lost without a word."""
+    made = MadeLog(tmp_path, file_size=2_048)
+    made.append(*(plain(number) for number in range(3)))
+    bad, size = made.starts[1], made.starts[1]
+    properties_at = bad + size - len(plain(1).properties) - 2
+    made.write(properties_at, (900).to_bytes(2, "big"))
+    made.write(bad + size, bytes(60))  # the next one says nothing of its place any more
+    made.append(plain(3))
+    rows = read_rows(tmp_path, onCorruptRecord="quarantine")
+    assert offsets(rows) == [0, made.starts[3]]
+    assert bad_ranges(rows) == [(bad, made.starts[3])]
+    assert (offsets(rows), bad_ranges(rows)) == walked(tmp_path)
+
+
 # --- choosing and leaving out ---
 
 

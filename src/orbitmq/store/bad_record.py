@@ -8,7 +8,8 @@ Rules:
 2. A record tells its size twice: in its first field, and by the sizes of its parts. One of the two
    survives any single damage. They lead to a whole record or to the blank that closes the file; or
    to another bad one, known by its own offset, from which it goes on in the same way.
-3. When they lead to where nothing was ever written, the bad record was the last of its file.
+3. When both lead to where nothing was ever written, the bad record was the last of its file. One
+   alone may do so by chance, and sound records follow.
 """
 
 import struct
@@ -115,7 +116,7 @@ def step_over(ground: Ground, log_offset: int) -> Landing:
         further = next((place for place in places if _is_own(ground, place)), None)
         if further is None:
             is_record = _is_own(ground, log_offset) or _has_magic(ground, log_offset)
-            is_last = is_record and any(map(ground.is_free, places))
+            is_last = is_record and bool(places) and all(map(ground.is_free, places))
             return Landing(log_offset, Footing.FREE if is_last else Footing.LOST)
         log_offset = further
 
