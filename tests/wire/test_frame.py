@@ -1,14 +1,18 @@
 """Frames are judged as early as possible, held within limits, and written as they are read."""
 
 import struct
+import tracemalloc
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orbitmq.errors import LocalProtocolError, RemoteProtocolError
 from orbitmq.wire.frame import (
     BINARY,
     FRAME_SIZE_MAX,
     JSON,
+    LONG_PIECE,
     Frame,
     FrameDecoder,
     cut_frame,
@@ -85,3 +89,33 @@ def test_a_frame_that_is_not_all_there_is_no_frame() -> None:
     data = encode_frame(JSON, b"{}", b"body")
     assert [cut_frame(data[:end], 0) for end in range(len(data))] == [None] * len(data)
     assert cut_frame(b"before" + data, 6) == Frame(JSON, b"{}", b"body")
+
+
+@given(
+    st.lists(st.sampled_from([1, 3, 200, LONG_PIECE - 1, LONG_PIECE, 3 * LONG_PIECE]), max_size=12)
+)
+def test_a_frame_in_long_and_short_pieces_comes_whole(sizes: list[int]) -> None:
+    body = bytes(range(256)) * 1_024
+    encoded = encode_frame(JSON, b"{}", body)
+    decoder, start, frames = FrameDecoder(), 0, []
+    for size in (*sizes, len(encoded)):
+        frames += decoder.feed(encoded[start : start + size])
+        start += size
+        assert decoder.held_bytes == (0 if frames else min(start, len(encoded)))
+        if frames:
+            break
+    assert frames == [Frame(JSON, b"{}", body)]
+
+
+def test_a_frame_that_comes_byte_by_byte_takes_no_more_room_than_it_has() -> None:
+    encoded = encode_frame(JSON, b"{}", bytes(100_000))
+    decoder = FrameDecoder()
+    tracemalloc.start()
+    try:
+        for at in range(len(encoded) - 1):
+            assert decoder.feed(encoded[at : at + 1]) == []
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held < 2 * len(encoded)
+    assert decoder.feed(encoded[-1:]) == [Frame(JSON, b"{}", bytes(100_000))]

@@ -24,6 +24,8 @@ class Column(NamedTuple):
     ddl: str
     meaning: str
     is_nullable: bool = False
+    is_long: bool = False
+    """Whether a value may take more room than a few words: its record's body or properties."""
 
 
 COLUMNS = (
@@ -38,13 +40,21 @@ COLUMNS = (
     Column("queueOffset", "bigint", "Its place in the queue, counted from 0."),
     Column("physicalOffset", "bigint", "Its first byte in the broker's log."),
     Column("size", "int", "Bytes of the whole record."),
-    Column("tags", "string", "Its tag; null without one.", is_nullable=True),
+    Column("tags", "string", "Its tag; null without one.", is_nullable=True, is_long=True),
     Column(
-        "keys", "string", "Its keys with spaces between them; null without any.", is_nullable=True
+        "keys",
+        "string",
+        "Its keys with spaces between them; null without any.",
+        is_nullable=True,
+        is_long=True,
     ),
-    Column("msgId", "string", "The unique id its producer gave it.", is_nullable=True),
-    Column("properties", "map<string,string>", "All properties, system ones included."),
-    Column("body", "binary", "What was sent."),
+    Column(
+        "msgId", "string", "The unique id its producer gave it.", is_nullable=True, is_long=True
+    ),
+    Column(
+        "properties", "map<string,string>", "All properties, system ones included.", is_long=True
+    ),
+    Column("body", "binary", "What was sent.", is_long=True),
     Column("flag", "int", "The producer's own number."),
     Column("sysFlag", "int", "Bits of the system: compression, transaction, host widths."),
     Column("crc", "int", "CRC-32 of the stored body, without its highest bit."),
@@ -56,7 +66,7 @@ COLUMNS = (
     Column("preparedTransactionOffset", "bigint", "Where its half message lies, or 0."),
 )
 
-RAW = Column("raw", "binary", "The whole record as it is stored.")
+RAW = Column("raw", "binary", "The whole record as it is stored.", is_long=True)
 """A column that is there only when it is asked for; it is in no default schema."""
 
 COLUMN_OF = {column.name: column for column in COLUMNS}
@@ -94,6 +104,12 @@ def _field(name: str, other_type: str | None) -> Any:
     if column is None:
         raise SettingError(f"there is no column {name!r}; there are {', '.join(COLUMN_OF)}")
     return pa.field(name, arrow_type(other_type or column.ddl), nullable=column.is_nullable)
+
+
+def are_short(schema: Any) -> bool:
+    """Whether all columns of a schema are short, so that many rows of them take little room."""
+    long_names = {column.name for column in (*COLUMNS, RAW) if column.is_long}
+    return long_names.isdisjoint(schema.names)
 
 
 def check_schema(schema: Any) -> None:

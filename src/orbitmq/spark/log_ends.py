@@ -5,7 +5,9 @@ In: a log's files. Out: the log offset behind its last record.
 Rules:
 1. Files that hold no record yet are passed over from the end: brokers make the next one ahead.
 2. Only the last written file is walked, from near the end of what is not zeros in it. The file
-   system tells holes; of a copy that has none the zeros are read, which is quick.
+   system tells holes; of a copy that has none the zeros are read, which is quick. Nothing is read
+   ahead: what the system has read of a hole it does not call one any more, and each look would
+   make the next one slower.
 """
 
 from pathlib import Path
@@ -45,7 +47,7 @@ def has_grown(files: Files, log_files: list[LogFile], known_end: int) -> bool:
 
 
 def _file_end(files: Files, log_file: LogFile, known_end: int) -> int:
-    view = mapped(Path(log_file.path))
+    view = mapped(Path(log_file.path), is_read_ahead=False)
     if view is None:
         return log_file.base
     ranges = files.data_ranges(Path(log_file.path), 0)

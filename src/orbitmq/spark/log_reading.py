@@ -3,7 +3,8 @@
 In: a LogRange and the columns that are wanted. Out: batches.
 
 Rules:
-1. A batch has BATCH_ROWS rows or BATCH_BYTES of the log at most, and one record more.
+1. A batch has BATCH_ROWS rows or BATCH_BYTES of the log at most, and one record more; where no
+   column is long, SHORT_TIMES as much: each batch costs Python and Java something of its own.
 2. What follows a bad record is not believed: the batch ends before it, and reading goes on where
    the log surely goes on. Behind damage batches are small at first.
 3. Damage fails the query, is told as a warning, or is a row (log_rows.py). It is never lost.
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from orbitmq.arrow.columns import are_short
 from orbitmq.arrow.decode import BatchDecoder, Damage
 from orbitmq.arrow.starts import Positions, good_count, walk
 from orbitmq.core import is_end_of_file
@@ -36,6 +38,7 @@ from orbitmq.world.mapped import mapped
 BATCH_ROWS = 4_096
 BATCH_ROWS_MIN = 16
 BATCH_BYTES = 4 << 20
+SHORT_TIMES = 4
 
 _WHY = {
     "zero": "zeros instead of a record",
@@ -56,6 +59,8 @@ class LogReading:
         self._options = options
         self._rows = Rows(schema, options)
         self._filter = LogFilter(options)
+        times = SHORT_TIMES if are_short(self._rows.record_schema) else 1
+        self._batch_rows, self._batch_bytes = BATCH_ROWS * times, BATCH_BYTES * times
         self._decoder = BatchDecoder(
             self._rows.record_schema,
             broker_name=options.broker_name or None,
@@ -85,16 +90,16 @@ class LogReading:
         base, begin = log_range.base, log_range.begin - log_range.base
         end = min(log_range.end - base, len(view))
         position = begin if log_range.is_exact else behind_whole(view, begin, base)
-        rows = BATCH_ROWS
+        rows = self._batch_rows
         while position < end:
             is_before = position < begin  # the damage there is the task's before this one
-            chunk_end = min(begin if is_before else end, position + BATCH_BYTES)
+            chunk_end = min(begin if is_before else end, position + self._batch_bytes)
             starts = walk(view, position, chunk_end, base=base, count_max=rows)
             batch, damage = self._decoded(view, starts.positions)
             if batch.num_rows and not is_before:
                 yield self._rows.of_records(batch)
             if damage is None and starts.stop == "end":
-                position, rows = starts.end, min(rows * 2, BATCH_ROWS)
+                position, rows = starts.end, min(rows * 2, self._batch_rows)
                 continue
             if damage is None and is_end_of_file(view, starts.end):
                 return
@@ -146,8 +151,8 @@ class LogReading:
     def _chosen(self, view: memoryview, log_range: LogRange, positions: Positions) -> Iterator[Any]:
         begin = 0
         while begin < len(positions):
-            end = int(np.searchsorted(positions, positions[begin] + BATCH_BYTES))
-            end = min(max(end, begin + 1), begin + BATCH_ROWS)
+            end = int(np.searchsorted(positions, positions[begin] + self._batch_bytes))
+            end = min(max(end, begin + 1), begin + self._batch_rows)
             wanted, damage = self._filter.wanted(view, positions[begin:end])
             decoded = self._decoder.decode(view, wanted)
             if decoded.batch.num_rows:

@@ -39,6 +39,7 @@ SHARED_SETTINGS = {
 
 LOCAL_SETTINGS = {
     **SHARED_SETTINGS,
+    JAVA_OPTIONS: "-XX:+UseParallelGC",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.sql.streaming.checkpointFileManagerClass": (

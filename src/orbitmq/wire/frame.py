@@ -7,7 +7,8 @@ Rules:
 1. A frame is judged as soon as it can be: its length when four bytes are there, its header length
    (against the frame, and against the limit of who reads) and serialization when eight are, before
    anything more is stored for it.
-2. The decoder holds at most one unfinished frame, never more than the limit.
+2. The decoder holds at most one unfinished frame, never more than the limit. Its pieces are joined
+   once, when it is whole; a peer that sends byte by byte makes no piece of each.
 3. After an error the stream is lost; the connection must be closed.
 """
 
@@ -20,6 +21,8 @@ FRAME_SIZE_MAX = 16_777_216
 
 LENGTH_SIZE = 4
 PREFIX_SIZE = 8
+LONG_PIECE = 16_384
+"""Shorter pieces of a frame are kept together: each by itself would take more room than it has."""
 JSON = 0
 BINARY = 1
 
@@ -109,26 +112,32 @@ class FrameDecoder:
     ) -> None:
         self._frame_size_max = frame_size_max
         self._header_size_max = header_size_max
-        self._held = bytearray()
+        self._held: list[bytes | bytearray] = []
         self._wanted = LENGTH_SIZE
         self.held_bytes = 0
         """How many bytes of an unfinished frame are held."""
 
     def take(self, data: bytes) -> bytes:
-        """Give what is held followed by `data`, or nothing while there is nothing new to judge.
-
-        A frame in many pieces is copied once per doubling of the buffer, not once per piece.
-        """
+        """Give what is held followed by `data`, or nothing while there is nothing new to judge."""
         if not self._held:
             return data
-        self._held += data
-        self.held_bytes = len(self._held)
+        self._keep(data)
         if self.held_bytes < self._wanted:
             return b""
-        whole = bytes(self._held)
+        whole = b"".join(self._held)
         self._held.clear()
         self.held_bytes = 0
         return whole
+
+    def _keep(self, data: bytes) -> None:
+        """Keep one more piece: a long one as it is, short ones together."""
+        if len(data) >= LONG_PIECE:
+            self._held.append(data)
+        elif self._held and isinstance(self._held[-1], bytearray):
+            self._held[-1].extend(data)
+        else:
+            self._held.append(bytearray(data))
+        self.held_bytes += len(data)
 
     def hold(self, data: bytes, start: int) -> None:
         """Keep `data` from `start` on: the beginning of a frame that is not all there.
@@ -145,8 +154,7 @@ class FrameDecoder:
             self._wanted = PREFIX_SIZE
         else:
             self._wanted = LENGTH_SIZE
-        self._held += memoryview(data)[start:]
-        self.held_bytes = len(self._held)
+        self._keep(data[start:])
 
     def feed(self, data: bytes) -> list[Frame]:
         """Take one read and give the frames it completed, in order."""

@@ -16,8 +16,12 @@ from orbitmq.errors import ReadFailed
 from orbitmq.world.file_steps import MISSING
 
 
-def mapped(path: Path) -> memoryview | None:
-    """Give a file's bytes; None when there is no such file. Raises ReadFailed."""
+def mapped(path: Path, *, is_read_ahead: bool = True) -> memoryview | None:
+    """Give a file's bytes; None when there is no such file. Raises ReadFailed.
+
+    Without `is_read_ahead` nothing is read but what is looked at: elsewhere holes become memory,
+    and are holes no more for who asks the system where they are.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -26,7 +30,12 @@ def mapped(path: Path) -> memoryview | None:
         raise ReadFailed(f"cannot open {path}: {error.strerror}", path) from error
     try:
         size = os.fstat(fd).st_size
-        return memoryview(mmap.mmap(fd, size, access=mmap.ACCESS_READ) if size else b"")
+        if not size:
+            return memoryview(b"")
+        memory = mmap.mmap(fd, size, access=mmap.ACCESS_READ)
+        if not is_read_ahead:
+            memory.madvise(mmap.MADV_RANDOM)
+        return memoryview(memory)
     except OSError as error:
         raise ReadFailed(f"cannot map {path}: {error.strerror}", path) from error
     finally:
