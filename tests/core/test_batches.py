@@ -39,7 +39,7 @@ CLOSED = b"\x02CLUSTER\x01c"
 
 def rows(tail: LogTail) -> list[tuple[int, int, int]]:
     """What the key index makes of what is staged."""
-    return list(KeyHasher().rows(tail.keyed))
+    return KeyHasher().rows(tail.keyed).each()
 
 
 @given(MESSAGES, st.sampled_from([ORIGIN, WIDE]), st.sampled_from(["T", "t" * 200]))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from orbitmq.errors import DiskFull, ReadFailed, SyncFailed
 from orbitmq.store.index_file import EMPTY, IndexFile
-from orbitmq.store.index_keys import REMEMBERED_MAX, KeyHasher, message_keys
+from orbitmq.store.index_keys import REMEMBERED_MAX, KeyHasher, Rows, message_keys
 from orbitmq.store.index_shape import ENTRY, HEADER, Header, Shape
 from orbitmq.store.key_index import NOTHING, PENDING_MAX, KeyIndex, find_waiting
 from orbitmq.wire.java import index_hash, string_hash
@@ -173,7 +173,7 @@ def test_entries_of_a_slot_are_linked_newest_to_oldest(
     file = IndexFile(MemoryFiles(), Path("/none"), Shape(slots, 100), EMPTY)
     file.wake()
     rows = [(key_hash, 100 * at, FIRST_MS) for at, key_hash in enumerate((16, 29, 29, 8, 16, 16))]
-    assert file.insert(rows) == 6
+    assert file.insert(Rows.of(rows)) == 6
     part = file.freeze()
     assert part is not None
     assert [entry[3] for entry in ENTRY.iter_unpack(part.entries)] == links
@@ -227,14 +227,14 @@ def test_hashes_are_those_of_topic_and_key(named: list[tuple[str, str]]) -> None
         raw = b"UNIQ_KEY\x01" + key.encode() + b"\x02WAIT\x01true"
         keys = message_keys(raw)
         expected = [(index_hash(f"{topic}#{one}"), 7, FIRST_MS) for one in keys]
-        assert hasher.rows([(topic, 7, FIRST_MS, raw)]) == expected
+        assert hasher.rows([(topic, 7, FIRST_MS, raw)]).each() == expected
 
 
 def test_a_hash_that_has_no_absolute_value_is_filed_under_zero() -> None:
     key = "000000000000000000000000016I:LBM"
     assert string_hash(f"T#{key}") == -(2**31)
     for raw in (b"UNIQ_KEY\x01" + key.encode(), b"UNIQ_KEY\x01" + key.encode() + b"\x02"):
-        assert KeyHasher().rows([("T", 1, 2, raw)]) == [(0, 1, 2)]
+        assert KeyHasher().rows([("T", 1, 2, raw)]).each() == [(0, 1, 2)]
 
 
 _PIECES = st.sampled_from(
@@ -279,7 +279,7 @@ def test_a_batch_gives_the_rows_of_its_messages_in_their_order(
         for topic, log_offset, store_ms, raw in messages
         for key in ([_ID.decode()] if raw == _ID else message_keys(raw))
     ]
-    assert KeyHasher().rows(messages) == expected
+    assert KeyHasher().rows(messages).each() == expected
 
 
 _ONE_WORD = st.tuples(
@@ -308,7 +308,7 @@ def test_messages_with_an_id_and_one_word_each_have_the_rows_of_any_other(
         for topic, log_offset, store_ms, raw in messages
         for key in message_keys(raw)
     ]
-    assert KeyHasher().rows(messages) == expected
+    assert KeyHasher().rows(messages).each() == expected
 
 
 def test_what_a_hasher_remembers_is_bounded() -> None:
@@ -316,7 +316,7 @@ def test_what_a_hasher_remembers_is_bounded() -> None:
     for number in range(REMEMBERED_MAX + 10):
         raw = b"UNIQ_KEY\x01%032X" % (number << 40)
         rows = hasher.rows([(f"T{number}", 1, 2, raw)])
-        assert rows == [(index_hash(f"T{number}#{number << 40:032X}"), 1, 2)]
+        assert rows.each() == [(index_hash(f"T{number}#{number << 40:032X}"), 1, 2)]
     assert len(hasher._topics) <= REMEMBERED_MAX
 
 

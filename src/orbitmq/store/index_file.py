@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from orbitmq.core.packing import packed_rows
-from orbitmq.store.index_keys import Row
+from orbitmq.store.index_keys import Rows
 from orbitmq.store.index_shape import ENTRY, HEADER, HEADER_SIZE, SLOT_SIZE, Header, Shape
 from orbitmq.world.files import BigFile, Files
 
@@ -121,22 +121,21 @@ class IndexFile:
         self._pages = None
         self._parts = ()
 
-    def insert(self, rows: Sequence[Row]) -> int:
+    def insert(self, rows: Rows) -> int:
         """Take as many rows as there is room for and give their number."""
         pages, header = self._pages, self.header
         number = header.next_number
-        taken = rows[: max(0, self.shape.entry_count - number)]
-        if not taken or pages is None:
+        count = min(rows.row_count, max(0, self.shape.entry_count - number))
+        if not count or pages is None:
             return 0
+        hashes, offsets, times = rows if count == rows.row_count else rows.between(0, count)
         if number <= 1:
-            _, begin_offset, begin_ms = taken[0]
-            header = header._replace(begin_ms=begin_ms, begin_offset=begin_offset)
-        hashes, offsets, times = zip(*taken, strict=True)
+            header = header._replace(begin_ms=times[0], begin_offset=offsets[0])
         age_at = {store_ms: _age_s(store_ms - header.begin_ms) for store_ms in set(times)}
         slots = [key_hash % self.shape.slot_count + _HEADER_SLOTS for key_hash in hashes]
         previous, newest = _linked(pages, slots, number)
         columns = {_HASH: hashes, _AGE: map(age_at.__getitem__, times), _PREVIOUS: previous}
-        self._parts[0][1].extend(packed_rows(_NO_ENTRY, len(taken), columns, {_OFFSET: offsets}))
+        self._parts[0][1].extend(packed_rows(_NO_ENTRY, count, columns, {_OFFSET: offsets}))
         self._set_slots(pages, newest)  # rule 1
         self.header = Header(
             header.begin_ms,
@@ -144,9 +143,9 @@ class IndexFile:
             header.begin_offset,
             offsets[-1],
             header.used_slots + previous.count(0),
-            number + len(taken),
+            number + count,
         )
-        return len(taken)
+        return count
 
     def _set_slots(self, pages: list[Page | None], newest: dict[int, int]) -> None:
         dirty = self._dirty

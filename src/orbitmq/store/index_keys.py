@@ -18,6 +18,7 @@ Rules:
 import struct
 from collections.abc import Sequence
 from itertools import chain, repeat
+from typing import NamedTuple
 
 from orbitmq.wire.java import index_hash, string_hash
 from orbitmq.wire.properties import (
@@ -34,6 +35,33 @@ Keyed = tuple[str, int, int, bytes]
 """Topic, log offset, store time in ms, properties or id."""
 Row = tuple[int, int, int]
 """Key hash, log offset, store time in ms."""
+
+
+class Rows(NamedTuple):
+    """Rows by columns: a batch has thousands, and each column goes into the index as a whole."""
+
+    hashes: Sequence[int]
+    log_offsets: Sequence[int]
+    times_ms: Sequence[int]
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> "Rows":
+        """Give rows by columns."""
+        return cls(*zip(*rows, strict=True)) if rows else cls((), (), ())
+
+    @property
+    def row_count(self) -> int:
+        """How many there are."""
+        return len(self.hashes)
+
+    def each(self) -> list[Row]:
+        """Give them one by one."""
+        return list(zip(*self, strict=True))
+
+    def between(self, start: int, end: int | None = None) -> "Rows":
+        """Give those from `start` on, up to `end`."""
+        return Rows(*(column[start:end] for column in self))
+
 
 REMEMBERED_MAX = 10_000
 BATCH_MAX = 512
@@ -85,14 +113,15 @@ class KeyHasher:
         self.left_out = 0
         """Words of KEYS that were not filed: their messages have too many."""
 
-    def rows(self, messages: Sequence[Keyed]) -> list[Row]:
+    def rows(self, messages: Sequence[Keyed]) -> Rows:
         """Give the rows of messages, in their order."""
-        rows: list[Row] = []
-        for start in range(0, len(messages), BATCH_MAX):
-            rows += self._batch(messages[start : start + BATCH_MAX])
-        return rows
+        if len(messages) <= BATCH_MAX:
+            return self._batch(messages) if messages else Rows.of(())
+        starts = range(0, len(messages), BATCH_MAX)
+        parts = [self._batch(messages[start : start + BATCH_MAX]) for start in starts]
+        return Rows(*(list(chain.from_iterable(columns)) for columns in zip(*parts, strict=True)))
 
-    def _batch(self, messages: Sequence[Keyed]) -> list[Row]:
+    def _batch(self, messages: Sequence[Keyed]) -> Rows:
         topics, offsets, times, texts = zip(*messages, strict=True)
         ids = b"".join(texts)
         cut = None
@@ -101,18 +130,15 @@ class KeyHasher:
             if pairs is not None:
                 by_id = self._row_hashes(topics, pairs[0])
                 by_word = self._row_hashes(topics, _aligned(pairs[1]), list(map(len, pairs[1])))
-                hashes = chain.from_iterable(zip(by_id, by_word, strict=True))
-                places = chain.from_iterable(zip(offsets, offsets, strict=True))
-                twice = chain.from_iterable(zip(times, times, strict=True))
-                return list(zip(hashes, places, twice, strict=True))
+                return Rows(_in_turn(by_id, by_word), _in_turn(offsets), _in_turn(times))
             cut = _cut(texts)
             ids = b"".join(cut.ids)
         if not ids.isascii():
-            return [row for message in messages for row in self._slow_rows(message)]
+            return Rows.of([row for message in messages for row in self._slow_rows(message)])
         if cut is not None and (cut.slow or cut.words):
             self.left_out += cut.left_out
             return self._mixed(messages, cut, _hashes(ids))
-        return list(zip(self._row_hashes(topics, ids), offsets, times, strict=True))
+        return Rows(self._row_hashes(topics, ids), offsets, times)
 
     def _row_hashes(
         self, topics: Sequence[str], texts: bytes, sizes: Sequence[int] | None = None
@@ -144,7 +170,7 @@ class KeyHasher:
         part = self._topic_hash(topic) * _POWERS[size] & _MASK
         return part.to_bytes(_KEY_SIZE, "little")
 
-    def _mixed(self, messages: Sequence[Keyed], cut: _Cut, hashes: Sequence[int]) -> list[Row]:
+    def _mixed(self, messages: Sequence[Keyed], cut: _Cut, hashes: Sequence[int]) -> Rows:
         """Give the rows of messages of which some have KEYS and some need care."""
         words = self._word_hashes(messages, cut.words)
         rows: list[Row] = []
@@ -156,7 +182,7 @@ class KeyHasher:
             topic_part = self._topic_hash(topic) * _POWERS[_KEY_SIZE]
             rows.append((_absolute(topic_part + hashes[number]), log_offset, store_ms))
             rows += [(word, log_offset, store_ms) for word in words.get(number, ())]
-        return rows
+        return Rows.of(rows)
 
     def _word_hashes(
         self, messages: Sequence[Keyed], words: list[tuple[int, bytes]]
@@ -184,6 +210,14 @@ class KeyHasher:
                 self._topics.clear()
             value = self._topics[topic] = string_hash(topic + "#") & _MASK
         return value
+
+
+def _in_turn(first: Sequence[int], second: Sequence[int] | None = None) -> list[int]:
+    """Give numbers of two columns in turn; each of one column twice."""
+    column = [0] * (2 * len(first))
+    column[::2] = first
+    column[1::2] = first if second is None else second
+    return column
 
 
 def _is_id(text: bytes) -> bool:

@@ -23,7 +23,7 @@ from orbitmq.store.index_file import (
     slot_at,
     write_pages,
 )
-from orbitmq.store.index_keys import Row
+from orbitmq.store.index_keys import Rows
 from orbitmq.store.index_shape import HEADER, HEADER_SIZE, Header, Shape
 from orbitmq.store.log_walk import PIECE_SIZE
 from orbitmq.world.files import BigFile, Files
@@ -196,13 +196,13 @@ def tail_hashes(index_files: Sequence[IndexFile]) -> tuple[int, list[int]]:
     return (end_offset, hashes) if hashes else (-1, [])
 
 
-def completed(rows: Sequence[Row], hashes: Sequence[int]) -> list[Row]:
+def completed(rows: Rows, hashes: Sequence[int]) -> Rows:
     """Give the rows of a message that its entries do not have yet."""
     known = list(hashes)
     missing = []
-    for row in rows:
+    for row in rows.each():
         if row[0] in known:
             known.remove(row[0])
         else:
             missing.append(row)
-    return missing
+    return Rows.of(missing)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from orbitmq.ensure import ensure
 from orbitmq.errors import ReadFailed
 from orbitmq.store.index_file import EMPTY, FilePart, IndexFile
-from orbitmq.store.index_keys import Keyed, KeyHasher, Row, affordable, waiting_keys
+from orbitmq.store.index_keys import Keyed, KeyHasher, Rows, affordable, waiting_keys
 from orbitmq.store.index_load import (
     BadFile,
     Counts,
@@ -242,13 +242,13 @@ class KeyIndex:
         """Give the messages that wait to be filed, for `find_waiting` in a thread."""
         return self._pending[:]
 
-    def _insert(self, rows: list[Row]) -> None:
-        self.unwritten_size += ENTRY.size * len(rows)
-        while rows:
+    def _insert(self, rows: Rows) -> None:
+        self.unwritten_size += ENTRY.size * rows.row_count
+        while rows.row_count:
             file = self._index_files[-1] if self._index_files else None
             if file is None or file.is_full:
                 file = self._new_file(file)
-            rows = rows[file.insert(rows) :]
+            rows = rows.between(file.insert(rows))
 
     def _new_file(self, last: IndexFile | None) -> IndexFile:
         stamp = self._clock.file_stamp(self._clock.wall_ms())
