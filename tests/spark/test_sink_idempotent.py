@@ -203,6 +203,43 @@ def test_rows_that_differ_in_tags_or_properties_only_are_different_rows(
     assert found == sorted(zip("aabbcc", "121212", strict=True))
 
 
+def test_rows_that_differ_in_their_queue_only_are_different_rows(
+    broker: EmbeddedBroker, fresh_name: Names
+) -> None:
+    """Symptom: a queue got its row twice and another one none, after an attempt was cut short."""
+    topic = fresh_name("queues")
+    broker.create_topic(topic)
+    made = idempotent(broker, topic, "queueId", batchSize="1")
+    one = pa.record_batch({"body": ["same"] * 4, "queueId": [0, 1, 2, 3]})
+    shuffled = [one.slice(at, 1) for at in (0, 3, 1, 2)]
+
+    def cut_when_two_are_stored() -> Iterator[Any]:
+        yield from shuffled[:3]
+        while len(stored(broker.namesrv, topic)) < 2:
+            pass
+        raise CutShort
+
+    with pytest.raises(CutShort):
+        run_task(made, cut_when_two_are_stored())
+    run_task(made, [one], TaskKey("query", 0, 0, 1))
+    assert [message.queue.queue_id for message in stored(broker.namesrv, topic)] == [0, 1, 2, 3]
+
+
+def test_rows_of_any_queue_are_recognised_where_they_lie(
+    broker: EmbeddedBroker, fresh_name: Names
+) -> None:
+    topic = fresh_name("any")
+    broker.create_topic(topic)
+    made = idempotent(broker, topic, "queueId", batchSize="1")
+    one = pa.record_batch({"body": ["same"] * 4, "queueId": pa.array([None, 1, None, 1])})
+    with pytest.raises(CutShort):
+        run_task(made, cut([one.slice(at, 1) for at in range(4)], 3))
+    run_task(made, [one], TaskKey("query", 0, 0, 1))
+    found = [message.queue.queue_id for message in stored(broker.namesrv, topic)]
+    assert len(found) == 4
+    assert found.count(1) >= 2
+
+
 def test_an_ordered_task_that_was_cut_short_keeps_the_order_of_its_keys(
     broker: EmbeddedBroker, fresh_name: Names
 ) -> None:
