@@ -15,6 +15,8 @@ Rules:
 2. Rows of a complete task are forgotten. What is kept is as much as tasks under way have stored.
 3. A row is known by its contents: after a shuffle a repeated task may have its rows in another
    order. Where it lies is kept as well: rows may ask for queues.
+4. A queue that was known stays one to look at: a broker that has gone from the route may hold rows,
+   and nobody knows before it is back.
 """
 
 import asyncio
@@ -103,9 +105,10 @@ class Ledger:
     async def catch_up(self) -> None:
         """Look at everything that was stored since the last time; raises QueueFailed."""
         async with self._looking:
-            queues = await patiently(
+            there = await patiently(
                 lambda: readable_queues(self._cluster, self.topic), RETRIES.count
             )
+            queues = sorted({*there, *self._positions})
             await self._cluster.ask_each("what it has stored", self._read, queues, RETRIES)
 
     async def _read(self, instance: Instance, queue: MessageQueue) -> None:
