@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from orbitmq.blocking import Admin
 from orbitmq.spark.cluster import cluster_of
 from orbitmq.spark.data_loss import DataLoss
-from orbitmq.spark.offsets import marks_in, nested, offsets_in, starts_in
+from orbitmq.spark.offsets import batch_end, marks_in, nested, offsets_in, starts_in
 from orbitmq.spark.topic_commits import store_progress
 from orbitmq.spark.topic_stream import TopicStreamReader
 from orbitmq.testing import EmbeddedBroker
@@ -337,6 +337,24 @@ def test_a_topic_deleted_and_made_again_is_a_loss_or_read_from_its_beginning(
     assert found == [7, 8]
     send(broker, queues, [9])
     assert step(tolerant, at)[1] == [9]
+
+
+def test_a_queue_that_lost_its_newest_messages_is_not_read_from_its_beginning_again(
+    broker: EmbeddedBroker,
+) -> None:
+    """Symptom: with failOnDataLoss=false all rows came twice after a broker lost its last ones."""
+    queues = make(broker, "shorter", 1)
+    send(broker, queues, range(5))
+    reader = stream(broker, "shorter", startingOffsets="earliest")
+    at, found = step(reader, reader.initialOffset())
+    assert found == [0, 1, 2, 3, 4]
+    lost_ms = marks_in(at)[queues[0]] + 1  # two more came, were read, and went with the machine
+    at = batch_end({queues[0]: 7}, {}, {queues[0]: lost_ms})
+    tolerant = stream(broker, "shorter", failOnDataLoss="false")
+    at, found = step(tolerant, at)
+    assert found == []
+    send(broker, queues, [8, 9])
+    assert step(tolerant, at)[1] == [8, 9]
 
 
 @pytest.fixture
