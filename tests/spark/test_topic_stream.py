@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from orbitmq.blocking import Admin
+from orbitmq.spark import topic_stream
 from orbitmq.spark.cluster import cluster_of
 from orbitmq.spark.data_loss import DataLoss
 from orbitmq.spark.offsets import batch_end, marks_in, nested, offsets_in, starts_in
@@ -87,6 +88,26 @@ def test_a_batch_that_is_run_again_reads_the_same_from_its_two_offsets_alone(
     moved = other.initialOffset()  # "latest" is elsewhere by now: the first batch must not move
     assert moved != start
     assert numbers(rows_of(other, other.partitions(moved, end))) == [0, 1, 2, 3, 4]
+
+
+def test_a_batch_that_is_run_again_has_the_same_tasks_though_samples_differ(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Symptom: an idempotent sink stored rows twice, for it knows them by their task."""
+    queues = make(broker, "sampled")
+    send(broker, queues, range(40))
+    given = {"startingOffsets": "earliest", "maxBytesPerPartition": "1000"}
+    sizes = iter([100, 50, 25])
+    monkeypatch.setattr(topic_stream, "record_bytes", lambda *_: next(sizes))
+    reader = stream(broker, "sampled", **given)
+    begin = reader.initialOffset()
+    end = reader.latestOffset(begin, ALL)
+    tasks = [part.value for part in reader.partitions(begin, end)]
+    again = stream(broker, "sampled", **given)
+    end = json.loads(json.dumps(end))
+    assert [part.value for part in again.partitions(begin, end)] == tasks
+    assert len(tasks) == 4
+    assert again.latestOffset(end, ALL) == end
 
 
 def test_a_batch_without_data_after_the_first_one_does_not_read_it_again(

@@ -61,7 +61,7 @@ def read_options(kind: type[T], given: Mapping[str, str], source: str) -> T:
     """
     fields = option_fields(kind)
     spelt = {name.lower(): name for name in fields}
-    if TABLES_OWN <= {name.lower() for name in given}:
+    if TABLES_OWN.issubset(map(str.lower, given)):
         raise SettingError(
             f"{source}: Spark forgets the options of a table when it reads or writes it; use "
             f"CREATE TEMPORARY VIEW ... USING {source} OPTIONS (...) instead of CREATE TABLE"

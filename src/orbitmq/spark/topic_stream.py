@@ -4,7 +4,8 @@ In: Spark's offsets and limits, what the cluster holds. Out: the next end, parti
 group's progress at the brokers.
 
 Rules:
-1. A batch's offsets come from its two dicts alone: run again, it reads the same messages.
+1. A batch's offsets come from its two dicts alone: run again, it reads the same messages in the
+   same tasks.
 2. The reader is copied to workers: what it knows of a running stream stays behind.
 3. An end that brings nothing new is the start itself, to the letter.
 4. With nothing new it waits, `longPollMs` at most, and goes on the moment there is something.
@@ -33,7 +34,14 @@ from pyspark.sql.streaming.datasource import (
 from orbitmq.errors import MQError
 from orbitmq.spark.cluster import cluster_of
 from orbitmq.spark.data_loss import lost
-from orbitmq.spark.offsets import batch_end, marks_in, nested, offsets_in, starts_in
+from orbitmq.spark.offsets import (
+    batch_end,
+    marks_in,
+    nested,
+    offsets_in,
+    record_bytes_in,
+    starts_in,
+)
 from orbitmq.spark.topic_bounds import Bounds
 from orbitmq.spark.topic_choice import is_chosen
 from orbitmq.spark.topic_commits import store_progress
@@ -103,7 +111,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if found is None:
             return start
         ends, starts, marks = found
-        stream.planned = batch_end(left | ends, starts, marks)
+        end = batch_end(left | ends, starts, marks)
+        size = self._record_bytes(ranges_between(start, end))
+        stream.planned = batch_end(left | ends, starts, marks, size)
         return stream.planned
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -127,8 +137,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if is_few(ranges, options):
             self._carry(ranges)
             return [TopicPartition(ranges)]
-        size = record_bytes(cluster, options, ranges) if options.max_bytes_per_partition else None
+        size = record_bytes_in(end) or self._record_bytes(ranges)
         return list(planned(ranges, options, size))
+
+    def _record_bytes(self, ranges: list[Range]) -> int | None:
+        """Give how large messages are about; None where no option asks for it."""
+        options = self._options
+        if options.max_bytes_per_partition is None:
+            return None
+        return record_bytes(cluster_of(options), options, ranges)
 
     def _still_there(self, ranges: list[Range], end: dict[str, Any]) -> list[Range]:
         """Leave out ranges of a batch that was planned in another life, if they hold others now."""
