@@ -450,6 +450,19 @@ def test_the_tasks_of_one_worker_read_a_repeated_batch_once(
     assert len(pulled) == len(set(pulled))
 
 
+def test_queues_that_can_be_written_and_not_read_are_refused(
+    broker: EmbeddedBroker, fresh_name: Names
+) -> None:
+    """Symptom: rows were doubled, for nobody could see those that the first attempt had stored."""
+    topic = fresh_name("unreadable")
+    with Admin(broker.namesrv) as admin:
+        admin.create_topic(topic, read_queue_count=1, write_queue_count=4)
+    with pytest.raises(SinkFailed, match=rf"queue 1 of topic {topic} .* written and not read"):
+        run_task(idempotent(broker, topic), rows())
+    assert stored(broker.namesrv, topic) == []
+    run_task(plan(broker, ["body"], topic=topic), rows())
+
+
 def test_other_messages_in_the_topic_are_no_rows(
     without_index: EmbeddedBroker, fresh_name: Names
 ) -> None:

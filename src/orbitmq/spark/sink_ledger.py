@@ -13,10 +13,8 @@ Rules:
    the ledger for the next tasks of the batch. So a worker reads what was stored since the batch
    began once, however many tasks it runs.
 2. Rows of a complete task are forgotten. What is kept is as much as tasks under way have stored.
-3. A row is known by its contents: after a shuffle a repeated task may have its rows in another
-   order. Where it lies is kept as well: rows may ask for queues.
-4. A queue that was known stays one to look at: a broker that has gone from the route may hold rows,
-   and nobody knows before it is back.
+3. A row is known by its contents, for a shuffle changes the order, and by where it lies.
+4. A queue that was known is looked at, though its broker has left the route: it may hold rows.
 """
 
 import asyncio
