@@ -375,16 +375,28 @@ def test_a_range_of_the_log_has_the_records_that_begin_in_it(tmp_path: Path) -> 
 
 def test_store_times_choose_records_and_leave_out_files(tmp_path: Path) -> None:
     made = MadeLog(tmp_path)
-    made.append(*(plain(number, store_ms=1_000_000 + number) for number in range(100)))
-    chosen = {"startingTimestamp": "1000032", "endingTimestamp": "1000035"}
+    made.append(*(plain(number, store_ms=1_000_000 + 60_000 * number) for number in range(100)))
+    chosen = {"startingTimestamp": "2920000", "endingTimestamp": "3100000"}
     assert offsets(read_rows(tmp_path, **chosen)) == made.starts[32:35]
     reader = LogReader(log_options({"path": str(tmp_path), **chosen}), arrow_schema())
     ranges = [each for part in reader.partitions() for each in part.ranges]  # type: ignore[attr-defined]  # ours
-    files = {made.file(each) for each in made.starts[32:35]}
+    files = {made.file(each) for each in made.starts[31:36]}  # a clock's minute more
     assert {Path(each.path) for each in ranges} == files
     assert len(files) < len(list(made.folder.iterdir()))
-    iso = {"startingTimestamp": "1970-01-01T00:16:40.030Z"}
+    iso = {"startingTimestamp": "1970-01-01T00:46:40Z"}
     assert offsets(read_rows(tmp_path, **iso)) == made.starts[30:]
+
+
+def test_records_of_a_clock_that_was_set_back_are_not_left_out(tmp_path: Path) -> None:
+    """Symptom: rows inside the asked times were missing, where a broker's clock had stepped."""
+    made = MadeLog(tmp_path)
+    times_ms = [1_000_000 + number if number < 50 else 970_000 + number for number in range(100)]
+    made.append(*(plain(number, store_ms=at) for number, at in enumerate(times_ms)))
+    for begin, end in ((970_060, 970_070), (1_000_010, 1_000_020), (1_000_049, 1_000_050)):
+        chosen = {"startingTimestamp": str(begin), "endingTimestamp": str(end)}
+        wanted = [made.starts[place] for place, at in enumerate(times_ms) if begin <= at < end]
+        assert wanted
+        assert offsets(read_rows(tmp_path, **chosen)) == wanted
 
 
 def test_small_files_share_a_task_and_long_ones_have_several(tmp_path: Path) -> None:
