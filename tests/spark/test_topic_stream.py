@@ -252,6 +252,22 @@ def test_new_queues_are_read_from_their_end_if_that_is_asked_for(broker: Embedde
     assert step(reader, at)[1] == [5]
 
 
+def test_a_new_queue_begins_where_it_was_first_seen_though_its_batch_waits(
+    broker: EmbeddedBroker,
+) -> None:
+    """Symptom: what came to a new queue while minOffsetsPerTrigger held a batch was never read."""
+    queues = make(broker, "held-back", 1)
+    given = {"newQueueStart": "latest", "minOffsetsPerTrigger": "4"}
+    reader = stream(broker, "held-back", **given)
+    at = reader.initialOffset()
+    assert step(reader, at) == (at, [])
+    queues = make(broker, "held-back", 2)
+    send(broker, queues, range(2))
+    assert step(reader, at) == (at, []), "one new message is too few, the other one was there"
+    send(broker, queues, range(2, 8))
+    assert step(reader, at)[1] == [0, 2, 3, 4, 5, 6, 7]
+
+
 def test_a_new_topic_that_the_pattern_matches_is_read(broker: EmbeddedBroker) -> None:
     queues = make(broker, "match-1")
     given = {**QUICK, "topicsPattern": "match-.*", "startingOffsets": "earliest"}

@@ -54,6 +54,8 @@ class Stream:
         """The end that Spark was given last."""
         self._target: Offsets | None = None
         self._left: set[MessageQueue] = set()
+        self._first_seen: Offsets = {}
+        """Where new queues ended when they appeared: their batch may have to wait."""
         self._ends_at: Offsets | None = None
         self._delay_s = read_duration("maxTriggerDelay", options.max_trigger_delay)
         self._planned_s = self.follower.clock.monotonic_s()
@@ -157,7 +159,7 @@ class Stream:
                 starts |= cluster.min_offsets([queue], options.retries)
         new = [queue for queue in newest if queue not in at]
         if new and options.new_queue_start == LATEST:
-            starts |= {queue: newest[queue] for queue in new}
+            starts |= {queue: self._first_seen.setdefault(queue, newest[queue]) for queue in new}
         elif new:
             starts |= cluster.min_offsets(new, options.retries)
         return starts
