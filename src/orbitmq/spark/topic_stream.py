@@ -12,8 +12,8 @@ Rules:
 5. Offsets that went back, or other messages before them than were read (topic_marks.py), mean that
    a topic was made again: a loss, or a start from its beginning.
 6. A batch of few messages has one task, and its rows are sent along with the plan (`topic_few`).
-7. Queues of a checkpoint that the options no longer ask for stay where they are in it, unread: the
-   stream goes on with them there if they are asked for again.
+7. Queues of a checkpoint that the options no longer ask for stay where they are in it, unread and
+   not committed: the stream goes on with them there if they are asked for again.
 """
 
 import logging
@@ -174,10 +174,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Tell brokers the group's progress: this batch is done."""
         forget_start(self._options)
-        if not self._options.commits:
+        options = self._options
+        if not options.commits:
             return
+        read = {queue: at for queue, at in offsets_in(end).items() if is_chosen(options, queue)}
         try:
-            store_progress(self._options, offsets_in(end))
+            store_progress(options, read)
         except MQError as error:
             log.warning("the group's progress is not kept for now: %s", error)
 
