@@ -32,7 +32,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from orbitmq.errors import MQError
-from orbitmq.spark.cluster import cluster_of
+from orbitmq.spark.cluster import QueueFailed, cluster_of
 from orbitmq.spark.data_loss import lost
 from orbitmq.spark.offsets import (
     batch_end,
@@ -112,7 +112,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         ends, starts, marks = found
         end = batch_end(left | ends, starts, marks)
-        size = self._record_bytes(ranges_between(start, end))
+        try:
+            size = self._record_bytes(ranges_between(start, end))
+        except QueueFailed as error:
+            log.info("the size of messages is left to the plan of the tasks: %s", error)
+            size = None
         stream.planned = batch_end(left | ends, starts, marks, size)
         return stream.planned
 
