@@ -138,6 +138,29 @@ def test_a_failed_commit_is_told_and_counted_and_stops_nothing() -> None:
     assert "sums  5 rows" in output.getvalue()
 
 
+def test_an_idle_query_commits_again_what_a_broker_did_not_take() -> None:
+    """Symptom: tools showed a lag until the next message came, after one commit had failed."""
+    is_away, committed = True, list[str]()
+
+    def commit(text: str) -> None:
+        if is_away:
+            raise MQError("the broker is away")
+        committed.append(text)
+
+    listener = ProgressListener(None, Registry(), commit, clock=SteppedClock())
+    listener.onQueryProgress(progress(4, 4))
+    is_away = False
+    listener.onQueryIdle(IDLE)
+    listener.onQueryIdle(IDLE)
+    assert committed == [end(4)]
+    is_away = True
+    listener.onQueryProgress(progress(5, 5))
+    listener.onQueryTerminated(ENDED)
+    is_away = False
+    listener.commit_pending()
+    assert committed == [end(4)], "an ended query may have a follower by now"
+
+
 def test_other_queries_are_left_alone() -> None:
     output = io.StringIO()
     listener = ProgressListener(output, Registry(), query_name="mine", clock=SteppedClock())

@@ -10,13 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orbitmq import Message, Producer
 from orbitmq.arrow.columns import arrow_schema
 from orbitmq.errors import CorruptRecord, SettingError
 from orbitmq.spark.data_loss import DataLoss
+from orbitmq.spark.log_ends import log_end
+from orbitmq.spark.log_files import find_log
 from orbitmq.spark.log_options import log_options
+from orbitmq.spark.log_queues import complete_below
 from orbitmq.spark.log_source import LogReader
+from orbitmq.testing import EmbeddedBroker
 from orbitmq.wire.record import Record, encode_record
 from orbitmq.wire.sysflag import Compression
+from orbitmq.world.files import SystemFiles
 from tests.arrow.made import RECORDS, compressed, plain
 from tests.golden.store import CLEAN, CRASHED, queue_entries, stored_records, unpack_store
 from tests.spark.logs import FILE_SIZE, MadeLog, bad_ranges, offsets, read_rows, walked
@@ -123,6 +129,36 @@ def test_queues_that_do_not_fit_the_log_are_not_followed(
     queue.write_bytes((1_234).to_bytes(8, "big") + entries[8:])
     expected = offsets(read_rows(golden[CLEAN], topic="TopicFill"))
     assert offsets(read_rows(root, topic="TopicFill", useConsumeQueue="true")) == expected
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_a_copy_without_the_file_abort_has_the_messages_that_its_queues_lack(
+    tmp_path: Path, has_checkpoint: bool
+) -> None:
+    """Symptom: the newest messages of a copied live folder were missing, and nobody was told."""
+    folder = copy = tmp_path / "node"
+    for sent in ([b"1", b"2"], [b"3", b"4", b"5"]):
+        with EmbeddedBroker(folder=folder) as broker, Producer(broker.namesrv, group="g") as sender:
+            for body in sent:
+                sender.send(Message("copied", body), timeout=10)
+            copy = tmp_path / f"copy-{len(sent)}"
+            for name in ("commitlog", "consumequeue"):
+                shutil.copytree(folder / "store" / name, copy / name)
+            if has_checkpoint:
+                shutil.copy(folder / "store" / "checkpoint", copy / "checkpoint")
+    bodies = sorted(row["body"] for row in read_rows(copy, topic="copied"))
+    assert bodies == [b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_the_queues_of_a_store_that_was_stopped_are_believed(
+    golden: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "node"
+    with EmbeddedBroker(folder=folder) as broker, Producer(broker.namesrv, group="g") as sender:
+        sender.send(Message("stopped", b"1"), timeout=10)
+    for root in (golden[CLEAN], folder / "store"):
+        log = find_log(SystemFiles(), str(root))
+        assert complete_below(SystemFiles(), log) >= log_end(SystemFiles(), log.files)
 
 
 @pytest.mark.parametrize("of", ["root", "folder", "files"])
@@ -357,16 +393,28 @@ def test_a_range_of_the_log_has_the_records_that_begin_in_it(tmp_path: Path) -> 
 
 def test_store_times_choose_records_and_leave_out_files(tmp_path: Path) -> None:
     made = MadeLog(tmp_path)
-    made.append(*(plain(number, store_ms=1_000_000 + number) for number in range(100)))
-    chosen = {"startingTimestamp": "1000032", "endingTimestamp": "1000035"}
+    made.append(*(plain(number, store_ms=1_000_000 + 60_000 * number) for number in range(100)))
+    chosen = {"startingTimestamp": "2920000", "endingTimestamp": "3100000"}
     assert offsets(read_rows(tmp_path, **chosen)) == made.starts[32:35]
     reader = LogReader(log_options({"path": str(tmp_path), **chosen}), arrow_schema())
     ranges = [each for part in reader.partitions() for each in part.ranges]  # type: ignore[attr-defined]  # ours
-    files = {made.file(each) for each in made.starts[32:35]}
+    files = {made.file(each) for each in made.starts[31:36]}  # a clock's minute more
     assert {Path(each.path) for each in ranges} == files
     assert len(files) < len(list(made.folder.iterdir()))
-    iso = {"startingTimestamp": "1970-01-01T00:16:40.030Z"}
+    iso = {"startingTimestamp": "1970-01-01T00:46:40Z"}
     assert offsets(read_rows(tmp_path, **iso)) == made.starts[30:]
+
+
+def test_records_of_a_clock_that_was_set_back_are_not_left_out(tmp_path: Path) -> None:
+    """Symptom: rows inside the asked times were missing, where a broker's clock had stepped."""
+    made = MadeLog(tmp_path)
+    times_ms = [1_000_000 + number if number < 50 else 970_000 + number for number in range(100)]
+    made.append(*(plain(number, store_ms=at) for number, at in enumerate(times_ms)))
+    for begin, end in ((970_060, 970_070), (1_000_010, 1_000_020), (1_000_049, 1_000_050)):
+        chosen = {"startingTimestamp": str(begin), "endingTimestamp": str(end)}
+        wanted = [made.starts[place] for place, at in enumerate(times_ms) if begin <= at < end]
+        assert wanted
+        assert offsets(read_rows(tmp_path, **chosen)) == wanted
 
 
 def test_small_files_share_a_task_and_long_ones_have_several(tmp_path: Path) -> None:

@@ -203,6 +203,43 @@ def test_rows_that_differ_in_tags_or_properties_only_are_different_rows(
     assert found == sorted(zip("aabbcc", "121212", strict=True))
 
 
+def test_rows_that_differ_in_their_queue_only_are_different_rows(
+    broker: EmbeddedBroker, fresh_name: Names
+) -> None:
+    """Symptom: a queue got its row twice and another one none, after an attempt was cut short."""
+    topic = fresh_name("queues")
+    broker.create_topic(topic)
+    made = idempotent(broker, topic, "queueId", batchSize="1")
+    one = pa.record_batch({"body": ["same"] * 4, "queueId": [0, 1, 2, 3]})
+    shuffled = [one.slice(at, 1) for at in (0, 3, 1, 2)]
+
+    def cut_when_two_are_stored() -> Iterator[Any]:
+        yield from shuffled[:3]
+        while len(stored(broker.namesrv, topic)) < 2:
+            pass
+        raise CutShort
+
+    with pytest.raises(CutShort):
+        run_task(made, cut_when_two_are_stored())
+    run_task(made, [one], TaskKey("query", 0, 0, 1))
+    assert [message.queue.queue_id for message in stored(broker.namesrv, topic)] == [0, 1, 2, 3]
+
+
+def test_rows_of_any_queue_are_recognised_where_they_lie(
+    broker: EmbeddedBroker, fresh_name: Names
+) -> None:
+    topic = fresh_name("any")
+    broker.create_topic(topic)
+    made = idempotent(broker, topic, "queueId", batchSize="1")
+    one = pa.record_batch({"body": ["same"] * 4, "queueId": pa.array([None, 1, None, 1])})
+    with pytest.raises(CutShort):
+        run_task(made, cut([one.slice(at, 1) for at in range(4)], 3))
+    run_task(made, [one], TaskKey("query", 0, 0, 1))
+    found = [message.queue.queue_id for message in stored(broker.namesrv, topic)]
+    assert len(found) == 4
+    assert found.count(1) >= 2
+
+
 def test_an_ordered_task_that_was_cut_short_keeps_the_order_of_its_keys(
     broker: EmbeddedBroker, fresh_name: Names
 ) -> None:
@@ -411,6 +448,19 @@ def test_the_tasks_of_one_worker_read_a_repeated_batch_once(
         if command.code == RequestCode.PULL_MESSAGE
     ]
     assert len(pulled) == len(set(pulled))
+
+
+def test_queues_that_can_be_written_and_not_read_are_refused(
+    broker: EmbeddedBroker, fresh_name: Names
+) -> None:
+    """Symptom: rows were doubled, for nobody could see those that the first attempt had stored."""
+    topic = fresh_name("unreadable")
+    with Admin(broker.namesrv) as admin:
+        admin.create_topic(topic, read_queue_count=1, write_queue_count=4)
+    with pytest.raises(SinkFailed, match=rf"queue 1 of topic {topic} .* written and not read"):
+        run_task(idempotent(broker, topic), rows())
+    assert stored(broker.namesrv, topic) == []
+    run_task(plan(broker, ["body"], topic=topic), rows())
 
 
 def test_other_messages_in_the_topic_are_no_rows(

@@ -130,6 +130,15 @@ def test_an_sql_view_reads_a_topic(
     assert count == 34
 
 
+@pytest.mark.parametrize("source", ["rocketmq", "rocketmq_log"])
+def test_a_table_that_could_not_be_read_later_is_refused_with_what_works(
+    spark: SparkSession, source: str
+) -> None:
+    """Symptom: `rocketmq has no option 'owner'`, which nobody had given."""
+    with pytest.raises(Exception, match=f"CREATE TEMPORARY VIEW ... USING {source}"):
+        spark.sql(f"CREATE TABLE kept USING {source} OPTIONS (topic 'kept', path 'kept')")
+
+
 def test_tags_are_chosen_by_the_broker_and_gaps_are_normal(
     spark: SparkSession, broker: EmbeddedBroker, orders: str
 ) -> None:

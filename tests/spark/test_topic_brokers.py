@@ -125,6 +125,25 @@ def test_a_stream_goes_on_with_one_broker_while_the_other_is_away(
     assert read_until(reader, at, 8)[1] == list(range(16, 24))
 
 
+@pytest.mark.parametrize("is_forgotten", [False, True])
+def test_progress_at_one_broker_is_kept_while_the_other_is_away(
+    first: EmbeddedBroker, second: Second, is_forgotten: bool
+) -> None:
+    """Symptom: tools showed a growing lag at all brokers as long as one of them was away."""
+    second.join()
+    there, here = make_at(first, "T", "second"), make_at(first, "T", "first")
+    send(first, [*here, *there], range(8))
+    reader = stream(first, "T", consumerGroup="lagging")
+    at, _ = step(reader, reader.initialOffset())
+    if is_forgotten:
+        second.leave()
+    else:
+        second.broker.kill()
+    reader.commit(at)
+    with Admin(first.namesrv) as admin:
+        assert [admin.group_offset("lagging", queue) for queue in here] == [2, 2]
+
+
 def test_a_broker_that_left_and_came_back_elsewhere_is_read_on(
     first: EmbeddedBroker, second: Second
 ) -> None:

@@ -72,6 +72,27 @@ def test_a_topic_taken_out_of_the_options_waits_in_the_checkpoint(
     assert found == [2], "of the topic that is asked for again, where it was left"
 
 
+def test_a_topic_taken_out_of_the_options_is_not_committed_any_more(
+    broker: EmbeddedBroker,
+) -> None:
+    """Symptom: the group's offset jumped back in a topic that another query reads by now."""
+    kept, moved = make(broker, "stays", 1), make(broker, "moved", 1)
+    for queues in (kept, moved):
+        send(broker, queues, range(3))
+    given = {"startingOffsets": "earliest", "consumerGroup": "both"}
+    first = stream(broker, topics="stays,moved", **given)
+    at, _ = step(first, first.initialOffset())
+    send(broker, moved, range(3, 9))
+    other = stream(broker, topics="moved", **given)
+    other.commit(step(other, other.initialOffset())[0])
+    send(broker, kept, [3])
+    rest = stream(broker, topics="stays", **given)
+    rest.commit(step(rest, at)[0])
+    with Admin(broker.namesrv) as admin:
+        found = [admin.group_offset("both", queue) for queue in (*kept, *moved)]
+    assert found == [4, 9]
+
+
 def test_queues_taken_out_of_assign_are_not_read(broker: EmbeddedBroker) -> None:
     queues = make(broker, "assigned")
     send(broker, queues, range(2))

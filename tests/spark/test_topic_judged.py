@@ -228,6 +228,34 @@ def test_a_groups_progress_is_kept_and_zero_is_not_nothing(
     assert cluster.group_offsets(group, queues)[queues[0]] == 0
 
 
+def test_a_start_kept_by_a_new_group_is_the_same_after_a_restart(
+    system: System, fresh_name: Name
+) -> None:
+    """5.x keeps no offset of a group that nobody has made; 4.9 forgets some of its first ones."""
+    topic, group = fresh_name("start"), fresh_name("new")
+    queues = make(system, topic, 4)
+    send(system, queues, range(6))
+    given = {"topic": topic, "consumerGroup": group, "initialOffsetStore": "group"}
+    start = stream(system, **given).initialOffset()
+    assert start == nested(dict(zip(queues, (2, 2, 1, 1), strict=True)))
+    send(system, queues, range(6, 14))
+    again = stream(system, **given)
+    assert again.initialOffset() == start
+    assert read_on(again, start, 8)[1] == list(range(6, 14))
+
+
+def test_a_start_at_the_beginning_is_kept_by_a_new_group(system: System, fresh_name: Name) -> None:
+    topic, group = fresh_name("empty"), fresh_name("new")
+    queues = make(system, topic, 4)
+    given = {"topic": topic, "consumerGroup": group, "initialOffsetStore": "group"}
+    start = stream(system, **given).initialOffset()
+    assert start == nested(dict.fromkeys(queues, 0))
+    send(system, queues, range(4))
+    again = stream(system, **given)
+    assert again.initialOffset() == start
+    assert read_on(again, start, 4)[1] == list(range(4))
+
+
 def test_a_stream_follows_new_messages_and_new_queues(system: System, fresh_name: Name) -> None:
     topic = fresh_name("grows")
     queues = make(system, topic, 1)

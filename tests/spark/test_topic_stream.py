@@ -10,9 +10,10 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from orbitmq.blocking import Admin
+from orbitmq.spark import topic_stream
 from orbitmq.spark.cluster import cluster_of
 from orbitmq.spark.data_loss import DataLoss
-from orbitmq.spark.offsets import marks_in, nested, offsets_in, starts_in
+from orbitmq.spark.offsets import batch_end, marks_in, nested, offsets_in, starts_in
 from orbitmq.spark.topic_commits import store_progress
 from orbitmq.spark.topic_stream import TopicStreamReader
 from orbitmq.testing import EmbeddedBroker
@@ -87,6 +88,26 @@ def test_a_batch_that_is_run_again_reads_the_same_from_its_two_offsets_alone(
     moved = other.initialOffset()  # "latest" is elsewhere by now: the first batch must not move
     assert moved != start
     assert numbers(rows_of(other, other.partitions(moved, end))) == [0, 1, 2, 3, 4]
+
+
+def test_a_batch_that_is_run_again_has_the_same_tasks_though_samples_differ(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Symptom: an idempotent sink stored rows twice, for it knows them by their task."""
+    queues = make(broker, "sampled")
+    send(broker, queues, range(40))
+    given = {"startingOffsets": "earliest", "maxBytesPerPartition": "1000"}
+    sizes = iter([100, 50, 25])
+    monkeypatch.setattr(topic_stream, "record_bytes", lambda *_: next(sizes))
+    reader = stream(broker, "sampled", **given)
+    begin = reader.initialOffset()
+    end = reader.latestOffset(begin, ALL)
+    tasks = [part.value for part in reader.partitions(begin, end)]
+    again = stream(broker, "sampled", **given)
+    end = json.loads(json.dumps(end))
+    assert [part.value for part in again.partitions(begin, end)] == tasks
+    assert len(tasks) == 4
+    assert again.latestOffset(end, ALL) == end
 
 
 def test_a_batch_without_data_after_the_first_one_does_not_read_it_again(
@@ -231,6 +252,22 @@ def test_new_queues_are_read_from_their_end_if_that_is_asked_for(broker: Embedde
     assert step(reader, at)[1] == [5]
 
 
+def test_a_new_queue_begins_where_it_was_first_seen_though_its_batch_waits(
+    broker: EmbeddedBroker,
+) -> None:
+    """Symptom: what came to a new queue while minOffsetsPerTrigger held a batch was never read."""
+    queues = make(broker, "held-back", 1)
+    given = {"newQueueStart": "latest", "minOffsetsPerTrigger": "4"}
+    reader = stream(broker, "held-back", **given)
+    at = reader.initialOffset()
+    assert step(reader, at) == (at, [])
+    queues = make(broker, "held-back", 2)
+    send(broker, queues, range(2))
+    assert step(reader, at) == (at, []), "one new message is too few, the other one was there"
+    send(broker, queues, range(2, 8))
+    assert step(reader, at)[1] == [0, 2, 3, 4, 5, 6, 7]
+
+
 def test_a_new_topic_that_the_pattern_matches_is_read(broker: EmbeddedBroker) -> None:
     queues = make(broker, "match-1")
     given = {**QUICK, "topicsPattern": "match-.*", "startingOffsets": "earliest"}
@@ -337,6 +374,24 @@ def test_a_topic_deleted_and_made_again_is_a_loss_or_read_from_its_beginning(
     assert found == [7, 8]
     send(broker, queues, [9])
     assert step(tolerant, at)[1] == [9]
+
+
+def test_a_queue_that_lost_its_newest_messages_is_not_read_from_its_beginning_again(
+    broker: EmbeddedBroker,
+) -> None:
+    """Symptom: with failOnDataLoss=false all rows came twice after a broker lost its last ones."""
+    queues = make(broker, "shorter", 1)
+    send(broker, queues, range(5))
+    reader = stream(broker, "shorter", startingOffsets="earliest")
+    at, found = step(reader, reader.initialOffset())
+    assert found == [0, 1, 2, 3, 4]
+    lost_ms = marks_in(at)[queues[0]] + 1  # two more came, were read, and went with the machine
+    at = batch_end({queues[0]: 7}, {}, {queues[0]: lost_ms})
+    tolerant = stream(broker, "shorter", failOnDataLoss="false")
+    at, found = step(tolerant, at)
+    assert found == []
+    send(broker, queues, [8, 9])
+    assert step(tolerant, at)[1] == [8, 9]
 
 
 @pytest.fixture

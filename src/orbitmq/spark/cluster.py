@@ -215,11 +215,19 @@ class Cluster:
     def store_group_offsets(
         self, group: str, offsets: Mapping[MessageQueue, int], retries: Retries = THREE_TIMES
     ) -> None:
-        """Have brokers keep where a group is; returns when they have it.
+        """Have brokers keep where a group is; returns when they have it, raises QueueFailed."""
+        failed = self.try_group_offsets(group, offsets, retries)
+        if failed:
+            raise next(iter(failed.values()))
+
+    def try_group_offsets(
+        self, group: str, offsets: Mapping[MessageQueue, int], retries: Retries = THREE_TIMES
+    ) -> dict[MessageQueue, "QueueFailed"]:
+        """Have brokers keep where a group is; give the queues of which one does not, and why.
 
         One queue of each topic and broker goes ahead: of a group's very first offsets an original
         forgets some if several come together. 5.x keeps none of a group that nobody has made: it is
-        made then.
+        made then. A broker that does not answer is no reason to leave out the others.
         """
         wrapped = self.wrap(group)
         wired = {self.wire_queue(queue): offset for queue, offset in offsets.items()}
@@ -230,14 +238,15 @@ class Cluster:
         ahead = {(queue.topic, queue.broker_name): queue for queue in offsets}.values()
         others = set(offsets).difference(ahead)
         what = f"that it keeps where group {group} is"
-        try:
-            self._of_each(what, ask, ahead, retries)
-        except QueueFailed as error:
-            if not _is_unknown_group(error.cause):
-                raise
-            self.wait(self._make_group(group, {queue.broker_name for queue in offsets}))
-            self._of_each(what, ask, ahead, retries)
-        self._of_each(what, ask, sorted(others), retries)
+        failed = self.wait(self._failures(what, ask, ahead, retries))
+        strange = [queue for queue, error in failed.items() if _is_unknown_group(error.cause)]
+        if strange:
+            self.wait(self._make_group(group, {queue.broker_name for queue in strange}))
+            failed = {queue: error for queue, error in failed.items() if queue not in strange}
+            failed |= self.wait(self._failures(what, ask, strange, retries))
+        silent = {(queue.topic, queue.broker_name) for queue in failed}
+        asked = sorted(each for each in others if (each.topic, each.broker_name) not in silent)
+        return failed | self.wait(self._failures(what, ask, asked, retries))
 
     async def _make_group(self, group: str, brokers: Collection[str]) -> None:
         admin = await self.admin()
@@ -252,6 +261,27 @@ class Cluster:
         retries: Retries,
     ) -> dict[MessageQueue, T]:
         return self.wait(self.ask_each(what, ask, queues, retries))
+
+    async def _failures(
+        self,
+        what: str,
+        ask: Callable[[Instance, MessageQueue], Awaitable[T]],
+        queues: Collection[MessageQueue],
+        retries: Retries,
+    ) -> dict[MessageQueue, "QueueFailed"]:
+        """Ask all queues, whoever fails; give those that did."""
+        limit = asyncio.Semaphore(ASKED_AT_A_TIME)
+
+        async def one(queue: MessageQueue) -> QueueFailed | None:
+            async with limit:
+                try:
+                    await self.ask_each(what, ask, [queue], retries)
+                except QueueFailed as error:
+                    return error
+            return None
+
+        found = zip(queues, await asyncio.gather(*map(one, queues)), strict=True)
+        return {queue: error for queue, error in found if error is not None}
 
     async def ask_each(
         self,

@@ -6,7 +6,7 @@ Rules:
 1. Spark tells a source of the end of a batch only when it plans the next one, and never of the
    last. So the listener commits: at most once in COMMIT_INTERVAL_S, and when a query is idle or
    ends.
-2. A commit that fails stops nothing: it is counted and told, and the next one goes further anyway.
+2. A commit that fails stops nothing: it is counted and told, and made again with the next one.
    What a query reads next is in its checkpoint; the group's offsets are for tools that show lag.
 3. In a terminal one line is written again and again; elsewhere a line comes at most once in
    LINE_INTERVAL_S.
@@ -111,6 +111,7 @@ class ProgressListener(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Commit the last batch, and end the line."""
         self.commit_pending()
+        self._pending.pop(str(event.id), None)
         name = self._names.pop(str(event.id), str(event.id))
         figures = [one for one in self._meter.figures() if one.query == name]
         if figures and self._output is not None:
@@ -128,10 +129,14 @@ class ProgressListener(StreamingQueryListener):
         pending, self._pending = self._pending, {}
         if self._commit is None:
             return
-        for text in [one for ends in pending.values() for one in ends if read_offsets(one)]:
+        each = [(query, ends, one) for query, ends in pending.items() for one in ends]
+        for query, ends, text in each:
+            if not read_offsets(text):
+                continue
             try:
                 self._commit(text)
             except MQError as error:
+                self._pending.setdefault(query, ends)
                 self._failures.value += 1
                 self._write(f"offsets are not committed: {error}", is_last=True)
 

@@ -1,6 +1,6 @@
 """Where a log ends that nobody has closed: as far as its files tell.
 
-In: a log's files. Out: the log offset behind its last record.
+In: a log's files. Out: the log offset behind its last record, and when that one was stored.
 
 Rules:
 1. Files that hold no record yet are passed over from the end: brokers make the next one ahead.
@@ -12,10 +12,11 @@ Rules:
 
 from pathlib import Path
 
+from orbitmq.arrow.starts import walk
 from orbitmq.spark.log_damage import last_not_zero, written_end
 from orbitmq.spark.log_files import LogFile
 from orbitmq.store.scan import next_record
-from orbitmq.wire.record import RECORD_SIZE_MAX
+from orbitmq.wire.record import RECORD_SIZE_MAX, decode_record
 from orbitmq.world.files import Files
 from orbitmq.world.mapped import mapped
 
@@ -44,6 +45,23 @@ def has_grown(files: Files, log_files: list[LogFile], known_end: int) -> bool:
             head = files.read_at(log_file.path, known_end - log_file.base, _PREFIX_SIZE)
             return any(head or b"")
     return any(log_file.base >= known_end for log_file in log_files)
+
+
+def last_store_ms(files: Files, log_files: list[LogFile]) -> int | None:
+    """Give when the log's last record was stored; None when damage hides it, or there is none."""
+    end = log_end(files, log_files)
+    for log_file in reversed(log_files):
+        view = mapped(Path(log_file.path)) if log_file.base < end else None
+        if view is None:
+            continue
+        written = view[: end - log_file.base]
+        found = walk(written, _near_end(written, log_file.base), base=log_file.base)
+        if found.stop not in ("end", "blank"):
+            return None
+        if len(found.positions):
+            at = int(found.positions[-1])
+            return decode_record(view, at, is_crc_checked=False)[0].store_ms
+    return None
 
 
 def _file_end(files: Files, log_file: LogFile, known_end: int) -> int:

@@ -7,7 +7,7 @@ Rules:
    middle of a file is read from a whole record before it on, so that it finds what the task before
    it finds. So every record and every damage is one task's.
 2. Files are left out by the store times of first records: a file's records are not younger than the
-   first of the next file.
+   first of the next file, but for clocks that are set back by CLOCK_STEP_MS at most.
 3. Short files share a task, long ones have several.
 """
 
@@ -21,6 +21,9 @@ from orbitmq.spark.log_files import Log, LogFile, first_store_ms
 from orbitmq.spark.log_options import LogOptions
 from orbitmq.spark.log_queues import complete_below, has_queues
 from orbitmq.world.files import Files
+
+CLOCK_STEP_MS = 60_000
+"""A broker's clock may be set back so far, and records be stored before those before them."""
 
 
 class LogRange(NamedTuple):
@@ -108,10 +111,11 @@ def _in_time(files: Files, log: Log, options: LogOptions) -> list[LogFile]:
     for number, log_file in enumerate(log.files):
         first = firsts[number]
         following = firsts[number + 1] if number + 1 < len(firsts) else None
-        is_too_old = begin_ms is not None and following is not None and following < begin_ms
-        is_too_young = end_ms is not None and first is not None and first >= end_ms
-        if not is_too_old and not is_too_young:
-            kept.append(log_file)
+        if begin_ms is not None and following is not None and following + CLOCK_STEP_MS < begin_ms:
+            continue  # all of it is too old
+        if end_ms is not None and first is not None and first - CLOCK_STEP_MS >= end_ms:
+            continue  # all of it is too young
+        kept.append(log_file)
     return kept
 
 

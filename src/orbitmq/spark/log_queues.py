@@ -6,8 +6,9 @@ Rules:
 1. Entries of a queue ascend in the log: a range of it is found by halves, without reading them all.
 2. Tag codes are a first filter only, and none where entries hold something else there (times of
    scheduled messages, addresses of extra units): whoever reads compares the tag itself.
-3. Queues are derived from the log and may be behind it. They count for a range only when the store
-   was stopped cleanly, or when the checkpoint says that they were on the disk.
+3. Queues are derived from the log and may be behind it. They count for a range only when the
+   checkpoint says that they were on the disk. A folder without the file `abort` was stopped well,
+   or it is a copy that somebody made without it: the checkpoint tells these apart as well.
 """
 
 from collections.abc import Iterable
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orbitmq.arrow.starts import RECORD_BYTES_MAX, Positions
+from orbitmq.spark.log_ends import last_store_ms
 from orbitmq.spark.log_files import Log, first_store_ms
 from orbitmq.store.checkpoint import read_checkpoint
 from orbitmq.store.layout import Folder, is_file_name
@@ -40,13 +42,15 @@ def complete_below(files: Files, log: Log) -> int:
     """Give the log offset below which the queue files surely have everything (rule 3)."""
     if log.folder is None or not files.is_folder(log.folder.queues):
         return 0
-    if files.size(log.folder.abort) is None:
-        return EVERYTHING
     checkpoint = read_checkpoint(files, log.folder.checkpoint)
     if checkpoint is None:
         return 0
     if checkpoint.synced is not None:
         return checkpoint.synced.log_offset
+    if files.size(log.folder.abort) is None:
+        last_ms = last_store_ms(files, log.files)
+        if last_ms is not None and last_ms <= checkpoint.stamps.logics_ms:
+            return EVERYTHING
     sure_ms = min(checkpoint.stamps.physic_ms, checkpoint.stamps.logics_ms) - STAMP_MARGIN_MS
     for log_file in reversed(log.files):
         first_ms = first_store_ms(files, log_file)

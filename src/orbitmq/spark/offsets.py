@@ -8,6 +8,8 @@ Rules:
 2. A micro-batch's end says where queues begin that begin with it, under STARTS: they are no part of
    its start. So a batch that is run again reads the same, whatever the cluster says then.
 3. It also says when the last messages before it were stored, under STORED: see `topic_marks`.
+   Where tasks are sized by bytes, how large messages were taken to be is under SIZE: a batch that
+   is run again has the same tasks, by which an idempotent sink knows its rows.
 4. Topics are the user's names, without the namespace.
 """
 
@@ -19,7 +21,7 @@ import msgspec
 from orbitmq.errors import SettingError
 from orbitmq.wire.bodies_client import MessageQueue
 
-STARTS, STORED = "@starts", "@stored"
+STARTS, STORED, SIZE = "@starts", "@stored", "@size"
 """No topic has such a name: `@` is not allowed in one."""
 
 _Form = dict[str, dict[str, dict[str, int]]]
@@ -90,22 +92,29 @@ def batch_end(
     ends: Mapping[MessageQueue, int],
     starts: Mapping[MessageQueue, int],
     marks: Mapping[MessageQueue, int] | None = None,
+    record_bytes: int | None = None,
 ) -> dict[str, Any]:
     """Give a micro-batch's end, with the starts of the queues that begin in it (rules 2 and 3)."""
-    others = {STARTS: nested(starts), STORED: nested(marks or {})}
-    form = nested(ends) | {name: offsets for name, offsets in others.items() if offsets}
+    others = {STARTS: nested(starts), STORED: nested(marks or {}), SIZE: record_bytes}
+    form = nested(ends) | {name: each for name, each in others.items() if each}
     return dict(sorted(form.items()))
 
 
 def offsets_in(form: Mapping[str, Any]) -> Offsets:
     """Give the offsets of one of Spark's dicts, without what else is in it."""
-    offsets = {name: each for name, each in form.items() if name not in (STARTS, STORED)}
+    offsets = {name: each for name, each in form.items() if name not in (STARTS, STORED, SIZE)}
     return _flat("the checkpoint's offsets", offsets)
 
 
 def starts_in(form: Mapping[str, Any]) -> Offsets:
     """Give the starts in one of Spark's dicts."""
     return _flat("the checkpoint's offsets", form.get(STARTS, {}))
+
+
+def record_bytes_in(form: Mapping[str, Any]) -> int | None:
+    """Give how large messages were taken to be when the batch was planned, if that matters."""
+    found = form.get(SIZE)
+    return found if isinstance(found, int) else None
 
 
 def marks_in(form: Mapping[str, Any]) -> Offsets:

@@ -7,7 +7,8 @@ Rules:
 1. A source's options are one class that derives from `Options`: a field each, its type made by
    `told` with its meaning. Users write the field's name in camel case.
 2. An option that nobody knows is an error that names the nearest one: a misspelt limit must not
-   be ignored. Names that begin with one of the class's PREFIXES are kept in `others`.
+   be ignored. Names that begin with one of the class's PREFIXES are kept in `others`. A table of
+   Spark's catalog is refused: its options come when it is made, and never again.
 3. Values of secret options are in no error, no plan and no log.
 """
 
@@ -21,6 +22,9 @@ import msgspec
 from orbitmq.errors import SettingError
 
 T = TypeVar("T", bound="Options")
+
+TABLES_OWN = frozenset({"provider", "owner"})
+"""Spark puts these beside the options of a table that is made in its catalog."""
 
 SPARKS_OWN = frozenset({"path", "checkpointlocation", "queryname"})
 """Spark puts these beside a source's options; a source that wants one has a field for it."""
@@ -57,6 +61,11 @@ def read_options(kind: type[T], given: Mapping[str, str], source: str) -> T:
     """
     fields = option_fields(kind)
     spelt = {name.lower(): name for name in fields}
+    if TABLES_OWN.issubset(map(str.lower, given)):
+        raise SettingError(
+            f"{source}: Spark forgets the options of a table when it reads or writes it; use "
+            f"CREATE TEMPORARY VIEW ... USING {source} OPTIONS (...) instead of CREATE TABLE"
+        )
     values: dict[str, Any] = {"others": {}}
     for name, text in given.items():
         lower = name.lower()

@@ -15,6 +15,7 @@ Why this holds, on originals too, is in docs/internals/spark-sink.md. A task tha
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,11 @@ from orbitmq.client.remote import request
 from orbitmq.spark.cluster import Cluster
 from orbitmq.spark.sink_bounds import LOOK_RETRIES, Bounds
 from orbitmq.spark.sink_keys import BEGIN, END, MOVED, TaskKey
-from orbitmq.spark.sink_ledger import Ledger, contents_hashes
+from orbitmq.spark.sink_ledger import Ledger, Place, Stored, contents_hashes
 from orbitmq.spark.sink_messages import Messages
 from orbitmq.spark.sink_options import SinkOptions
 from orbitmq.spark.sink_patience import patiently, readable_queues
+from orbitmq.spark.sink_requests import ANY_QUEUE, AskedQueue, asked_queues
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.headers_client import QueryMessage
 from orbitmq.wire.properties import UNIQ_KEY, stored_property
@@ -43,6 +45,35 @@ _ledgers: dict[tuple[int, str, str], Ledger] = {}
 _NOTHING = np.empty(0, np.int64), np.empty(0, np.uint64)
 
 
+class Left:
+    """The stored rows of a task that no row has been found to be yet."""
+
+    def __init__(self, rows: Mapping[int, Stored]) -> None:
+        self.rows = dict(rows)
+        self._counts: dict[int, Counter[Place]] = {}
+        for stored in rows.values():
+            self._counts.setdefault(stored.contents, Counter())[stored.place] += 1
+
+    def take(self, number: int, contents: int, asked: AskedQueue) -> bool:
+        """Whether a row is one of them: it has its contents and lies where it asks to lie."""
+        queue_id, broker_name = asked
+        counts = self._counts.get(contents, Counter())
+        own = self.rows.get(number)
+        places = [own.place, *counts] if own is not None else list(counts)
+        for place in places:
+            is_asked = queue_id == place[1] and broker_name in (None, place[0])
+            if counts[place] and (queue_id is None or is_asked):
+                counts[place] -= 1
+                return True
+        return False
+
+    def free_number(self, number: int) -> int:
+        """Give a number that no stored row has: the row's own one, if it is free."""
+        while number in self.rows:
+            number += MOVED
+        return number
+
+
 class Earlier:
     """What is stored of one task. Used by one thread, but for `stored`."""
 
@@ -57,8 +88,7 @@ class Earlier:
         self._bounds = bounds
         self._ledgers: dict[str, Ledger] = {}
         self._complete: set[str] = set()
-        self._left: dict[str, Counter[int]] = {}
-        self._taken: dict[str, frozenset[int]] = {}
+        self._left: dict[str, Left] = {}
 
     def is_complete(self, topic: str) -> bool:
         """Find out what is stored in a topic; give whether that is the whole task."""
@@ -75,8 +105,7 @@ class Earlier:
         self._ledgers[topic] = ledger = self._shared_ledger(topic)
         self._cluster.wait(self._settle(ledger))
         found = ledger.of_task(task.partition)
-        self._left[topic] = Counter(found.rows.values())
-        self._taken[topic] = frozenset(found.rows)
+        self._left[topic] = Left(found.rows)
         if found.is_complete:
             self._complete.add(topic)
         return found.is_complete
@@ -94,21 +123,18 @@ class Earlier:
             self.skipped += len(messages)
             return _NOTHING
         left = self._left.get(topic)
-        if not left:
+        if left is None or not left.rows:
             return None
         positions, numbers = [], []
         hashes = contents_hashes(messages.bodies, messages.flags, messages.properties)
-        for position, (number, contents) in enumerate(
-            zip(messages.numbers.tolist(), hashes, strict=True)
-        ):
-            if left[contents]:
-                left[contents] -= 1
+        asked = asked_queues(messages, self._options) or [ANY_QUEUE] * len(messages)
+        each = zip(messages.numbers.tolist(), hashes, asked, strict=True)
+        for position, (number, contents, queue) in enumerate(each):
+            if left.take(number, contents, queue):
                 self.skipped += 1
                 continue
-            while number in self._taken[topic]:
-                number += MOVED  # noqa: PLW2901 - the next one that is free
             positions.append(position)
-            numbers.append(number)
+            numbers.append(left.free_number(number))
         return np.array(positions, np.int64), np.array(numbers, np.uint64)
 
     async def stored(self, topic: str) -> frozenset[int]:

@@ -13,14 +13,14 @@ Rules:
    the ledger for the next tasks of the batch. So a worker reads what was stored since the batch
    began once, however many tasks it runs.
 2. Rows of a complete task are forgotten. What is kept is as much as tasks under way have stored.
-3. A row is known by its contents: after a shuffle a repeated task may have its rows in another
-   order.
+3. A row is known by its contents, for a shuffle changes the order, and by where it lies.
+4. A queue that was known is looked at, though its broker has left the route: it may hold rows.
 """
 
 import asyncio
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -64,10 +64,21 @@ PULL_ANSWERS = (
 _UNIQUE = UNIQ_KEY.encode()
 
 
-class Found(msgspec.Struct):
-    """What is stored of one task: the rows' numbers with their contents' hashes."""
+Place = tuple[str, int]
+"""A queue of the topic: its broker's name and its number."""
 
-    rows: dict[int, int] = {}
+
+class Stored(NamedTuple):
+    """A row that is stored: the hash of its contents, and where it lies."""
+
+    contents: int
+    place: Place
+
+
+class Found(msgspec.Struct):
+    """What is stored of one task: the rows by their numbers."""
+
+    rows: dict[int, Stored] = {}
     is_complete: bool = False
 
 
@@ -92,9 +103,10 @@ class Ledger:
     async def catch_up(self) -> None:
         """Look at everything that was stored since the last time; raises QueueFailed."""
         async with self._looking:
-            queues = await patiently(
+            there = await patiently(
                 lambda: readable_queues(self._cluster, self.topic), RETRIES.count
             )
+            queues = sorted({*there, *self._positions})
             await self._cluster.ask_each("what it has stored", self._read, queues, RETRIES)
 
     async def _read(self, instance: Instance, queue: MessageQueue) -> None:
@@ -106,28 +118,29 @@ class Ledger:
                 address, peek_request(queue, position, PULL_COUNT), expected=PULL_ANSWERS
             )
             if answer.code == ResponseCode.SUCCESS:
-                self._take(answer.body)
+                self._take(answer.body, (queue.broker_name, queue.queue_id))
             following = read_header(PullMessageAnswer, answer.fields).next_begin_offset
             if following <= position:
                 raise _stuck(queue, position, answer)
             self._positions[queue] = position = following
 
-    def _take(self, data: bytes) -> None:
+    def _take(self, data: bytes, place: Place) -> None:
         if self._marker not in data:  # seldom a record has to be read
             return
         for record in scan_records(data):
             unique_id = stored_property(record.properties, _UNIQUE)
-            place = _place(unique_id) if unique_id.startswith(self._prefix) else None
-            if place is None:
+            row = _row_of(unique_id) if unique_id.startswith(self._prefix) else None
+            if row is None:
                 continue
-            partition, number = place
+            partition, number = row
             found = self.of_task(partition)
             if number == END:
                 found.is_complete = True
                 found.rows.clear()
             if not found.is_complete:
                 body = plain_body(record.body, record.sys_flag)
-                found.rows[number] = contents_hash(body, record.flag, record.properties)
+                contents = contents_hash(body, record.flag, record.properties)
+                found.rows[number] = Stored(contents, place)
 
 
 def _stuck(queue: MessageQueue, position: int, answer: Command) -> OutcomeUnknown:
@@ -137,7 +150,7 @@ def _stuck(queue: MessageQueue, position: int, answer: Command) -> OutcomeUnknow
     )
 
 
-def _place(unique_id: str) -> tuple[int, int] | None:
+def _row_of(unique_id: str) -> tuple[int, int] | None:
     """Give partition and number of a row, if the id is one of ours."""
     if not _OURS.fullmatch(unique_id):
         return None

@@ -63,6 +63,22 @@ class Request(msgspec.Struct):
         return msgspec.structs.replace(self, numbers=numbers, body=body)
 
 
+AskedQueue = tuple[int | None, str | None]
+"""What a row's columns say of its queue: its number, None for any, and its broker's name."""
+
+ANY_QUEUE: AskedQueue = (None, None)
+
+
+def asked_queues(messages: Messages, options: SinkOptions) -> list[AskedQueue] | None:
+    """Give which queues rows ask for by their columns; None where columns do not choose."""
+    if messages.queue_ids is None or options.queue_selector not in ("auto", "column"):
+        return None
+    names = messages.broker_names
+    if names is None:
+        names = pa.nulls(len(messages), pa.string())
+    return list(zip(messages.queue_ids.to_pylist(), names.to_pylist(), strict=True))
+
+
 class Requests:
     """Makes the requests of one topic."""
 
@@ -98,8 +114,8 @@ class Requests:
     def _chosen(self, messages: Messages) -> Any:
         """Give the index of each message's queue, or ANY."""
         selector = self._options.queue_selector
-        if messages.queue_ids is not None and selector in ("auto", "column"):
-            return self._by_column(messages)
+        if (asked := asked_queues(messages, self._options)) is not None:
+            return self._by_column(asked)
         if messages.sharding_keys is not None and selector in ("auto", "hash"):
             return self._by_key(messages.sharding_keys)
         return np.full(len(messages), ANY)
@@ -113,14 +129,10 @@ class Requests:
         ]
         return _looked_up([*of_key, ANY], coded.indices)
 
-    def _by_column(self, messages: Messages) -> Any:
-        names = messages.broker_names
-        if names is None:
-            names = pa.nulls(len(messages), pa.string())
-        pairs = zip(messages.queue_ids.to_pylist(), names.to_pylist(), strict=True)
-        known: dict[tuple[int | None, str | None], int] = {}
-        found = np.empty(len(messages), np.int64)
-        for position, pair in enumerate(pairs):
+    def _by_column(self, asked: list[AskedQueue]) -> Any:
+        known: dict[AskedQueue, int] = {}
+        found = np.empty(len(asked), np.int64)
+        for position, pair in enumerate(asked):
             if pair not in known:
                 known[pair] = self._index_of(*pair)
             found[position] = known[pair]

@@ -11,7 +11,7 @@ Rules:
 4. What travels to the tasks holds no connection: options, the names of columns, a time.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
@@ -27,6 +27,7 @@ from pyspark.sql.types import StructType
 
 from orbitmq.errors import SettingError
 from orbitmq.spark.cluster import Cluster, cluster_of
+from orbitmq.spark.queue_words import told_of
 from orbitmq.spark.sink_bounds import Bounds, earliest_ms, keep_ends
 from orbitmq.spark.sink_earlier import Earlier
 from orbitmq.spark.sink_keys import END, TaskKey, Write, current_task
@@ -35,7 +36,7 @@ from orbitmq.spark.sink_options import FORMAT, SinkOptions, check_sink_topic, si
 from orbitmq.spark.sink_patience import patiently
 from orbitmq.spark.sink_requests import Requests
 from orbitmq.spark.sink_schema import check_schema
-from orbitmq.spark.sink_sending import Outbox, publish_queues
+from orbitmq.spark.sink_sending import Outbox, SinkFailed, publish_queues
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.world.clock import SystemClock
 
@@ -252,4 +253,19 @@ class Writing:
         return found
 
     async def _queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        return await publish_queues(await self._cluster.instance(), topic, self._options)
+        instance = await self._cluster.instance()
+        queues = await publish_queues(instance, topic, self._options)
+        route = instance.routes.known(topic)
+        if self._earlier is not None and route is not None and not route.is_template:
+            _ensure_readable(set(queues).difference(route.subscribe_queues))
+        return queues
+
+
+def _ensure_readable(unreadable: Collection[MessageQueue]) -> None:
+    """Raise SinkFailed for queues in which nobody can look what is stored."""
+    if unreadable:
+        raise SinkFailed(
+            f"delivery=idempotent looks up what is stored, but {told_of(min(unreadable))} can be"
+            " written and not read; give the topic as many queues to read as to write and the"
+            " permission to read, or write with delivery=at-least-once"
+        )

@@ -27,15 +27,17 @@ _shown: WeakKeyDictionary[Cluster, set[tuple[str, str]]] = WeakKeyDictionary()
 
 
 def store_progress(options: TopicOptions, offsets: Offsets) -> None:
-    """Have brokers keep the group's offsets; raises MQError."""
+    """Have brokers keep the group's offsets; raises MQError when one of them does not."""
     cluster = cluster_of(options)
-    cluster.store_group_offsets(options.group, offsets, ONCE)
-    brokers = {queue.broker_name for queue in offsets}
+    failed = cluster.try_group_offsets(options.group, offsets, ONCE)
+    brokers = {queue.broker_name for queue in offsets if queue not in failed}
     shown = _shown.setdefault(cluster, set())
     missing = {broker for broker in brokers if (options.group, broker) not in shown}
     if missing:
         _show(cluster, options.group, missing)
         shown |= {(options.group, broker) for broker in missing}
+    if failed:
+        raise next(iter(failed.values()))
 
 
 def _show(cluster: Cluster, group: str, brokers: set[str]) -> None:

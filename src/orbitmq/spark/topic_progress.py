@@ -54,6 +54,8 @@ class Stream:
         """The end that Spark was given last."""
         self._target: Offsets | None = None
         self._left: set[MessageQueue] = set()
+        self._first_seen: Offsets = {}
+        """Where new queues ended when they appeared: their batch may have to wait."""
         self._ends_at: Offsets | None = None
         self._delay_s = read_duration("maxTriggerDelay", options.max_trigger_delay)
         self._planned_s = self.follower.clock.monotonic_s()
@@ -105,7 +107,7 @@ class Stream:
 
     def _now(self, at: Offsets, marks: Offsets, limit: ReadLimit) -> Ends | None:
         newest = self.follower.newest(at) if self._target is None else self._aimed(at)
-        starts = self._starts(at, newest)
+        starts = self._starts(at, marks, newest)
         ends = self._ends(at | starts, newest, limit)
         if ends is None or (ends == at and not starts):
             return None
@@ -143,17 +145,23 @@ class Stream:
         kept = {queue: mark for queue, mark in marks.items() if queue not in moved}
         return kept | marks_at(self.cluster, self._options, moved)
 
-    def _starts(self, at: Offsets, newest: Offsets) -> Offsets:
+    def _starts(self, at: Offsets, marks: Offsets, newest: Offsets) -> Offsets:
         """Give where queues begin that do not go on where they were."""
+        cluster, options = self.cluster, self._options
         starts: Offsets = {}
         for queue, offset in at.items():
-            if newest.get(queue, offset) < offset and self._has_gone_back(queue, offset):
-                starts |= self.cluster.min_offsets([queue], self._options.retries)
+            if newest.get(queue, offset) >= offset or not self._has_gone_back(queue, offset):
+                continue
+            if queue in marks:
+                end, mark = newest[queue], marks[queue]
+                starts[queue] = begin_again(cluster, options, queue, mark, end)
+            else:
+                starts |= cluster.min_offsets([queue], options.retries)
         new = [queue for queue in newest if queue not in at]
-        if new and self._options.new_queue_start == LATEST:
-            starts |= {queue: newest[queue] for queue in new}
+        if new and options.new_queue_start == LATEST:
+            starts |= {queue: self._first_seen.setdefault(queue, newest[queue]) for queue in new}
         elif new:
-            starts |= self.cluster.min_offsets(new, self._options.retries)
+            starts |= cluster.min_offsets(new, options.retries)
         return starts
 
     def _made_again(self, at: Offsets, marks: Offsets, ends: Offsets, newest: Offsets) -> Offsets:
@@ -172,7 +180,8 @@ class Stream:
         if end >= offset:
             return False
         what = (
-            f"it ends at {end}, but was read up to {offset}: its topic was deleted and made again"
+            f"it ends at {end}, but was read up to {offset}: its topic was deleted and made again, "
+            "or its broker has lost its newest messages"
         )
         lost(queue, what, fails=self._options.fail_on_data_loss)
         return True

@@ -4,15 +4,16 @@ In: Spark's offsets and limits, what the cluster holds. Out: the next end, parti
 group's progress at the brokers.
 
 Rules:
-1. A batch's offsets come from its two dicts alone: run again, it reads the same messages.
+1. A batch's offsets come from its two dicts alone: run again, it reads the same messages in the
+   same tasks.
 2. The reader is copied to workers: what it knows of a running stream stays behind.
 3. An end that brings nothing new is the start itself, to the letter.
 4. With nothing new it waits, `longPollMs` at most, and goes on the moment there is something.
 5. Offsets that went back, or other messages before them than were read (topic_marks.py), mean that
    a topic was made again: a loss, or a start from its beginning.
 6. A batch of few messages has one task, and its rows are sent along with the plan (`topic_few`).
-7. Queues of a checkpoint that the options no longer ask for stay where they are in it, unread: the
-   stream goes on with them there if they are asked for again.
+7. Queues of a checkpoint that the options no longer ask for stay where they are in it, unread and
+   not committed: the stream goes on with them there if they are asked for again.
 """
 
 import logging
@@ -31,9 +32,16 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from orbitmq.errors import MQError
-from orbitmq.spark.cluster import cluster_of
+from orbitmq.spark.cluster import QueueFailed, cluster_of
 from orbitmq.spark.data_loss import lost
-from orbitmq.spark.offsets import batch_end, marks_in, nested, offsets_in, starts_in
+from orbitmq.spark.offsets import (
+    batch_end,
+    marks_in,
+    nested,
+    offsets_in,
+    record_bytes_in,
+    starts_in,
+)
 from orbitmq.spark.topic_bounds import Bounds
 from orbitmq.spark.topic_choice import is_chosen
 from orbitmq.spark.topic_commits import store_progress
@@ -103,7 +111,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if found is None:
             return start
         ends, starts, marks = found
-        stream.planned = batch_end(left | ends, starts, marks)
+        end = batch_end(left | ends, starts, marks)
+        try:
+            size = self._record_bytes(ranges_between(start, end))
+        except QueueFailed as error:
+            log.info("the size of messages is left to the plan of the tasks: %s", error)
+            size = None
+        stream.planned = batch_end(left | ends, starts, marks, size)
         return stream.planned
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -127,8 +141,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if is_few(ranges, options):
             self._carry(ranges)
             return [TopicPartition(ranges)]
-        size = record_bytes(cluster, options, ranges) if options.max_bytes_per_partition else None
+        size = record_bytes_in(end) or self._record_bytes(ranges)
         return list(planned(ranges, options, size))
+
+    def _record_bytes(self, ranges: list[Range]) -> int | None:
+        """Give how large messages are about; None where no option asks for it."""
+        options = self._options
+        if options.max_bytes_per_partition is None:
+            return None
+        return record_bytes(cluster_of(options), options, ranges)
 
     def _still_there(self, ranges: list[Range], end: dict[str, Any]) -> list[Range]:
         """Leave out ranges of a batch that was planned in another life, if they hold others now."""
@@ -157,10 +178,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Tell brokers the group's progress: this batch is done."""
         forget_start(self._options)
-        if not self._options.commits:
+        options = self._options
+        if not options.commits:
             return
+        read = {queue: at for queue, at in offsets_in(end).items() if is_chosen(options, queue)}
         try:
-            store_progress(self._options, offsets_in(end))
+            store_progress(options, read)
         except MQError as error:
             log.warning("the group's progress is not kept for now: %s", error)
 
