@@ -51,7 +51,8 @@ def last_store_ms(files: Files, log_files: list[LogFile]) -> int | None:
     """Give when the log's last record was stored; None when damage hides it, or there is none."""
     end = log_end(files, log_files)
     for log_file in reversed(log_files):
-        view = mapped(Path(log_file.path)) if log_file.base < end else None
+        is_written = log_file.base < end
+        view = mapped(Path(log_file.path), is_read_ahead=False) if is_written else None
         if view is None:
             continue
         written = view[: end - log_file.base]
