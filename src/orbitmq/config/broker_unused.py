@@ -120,9 +120,6 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "putThreadPoolQueueCapacity": NoEffect("10000", _WAITING),
     "queryMessageThreadPoolNums": NoEffect("10", _THREADS),
     "queryThreadPoolQueueCapacity": NoEffect("20000", _WAITING),
-    "readOnlyCommitLogStorePaths": NoEffect(
-        "", "a log in several folders is not supported; move its files into storePathCommitLog"
-    ),
     "redeleteHangedFileInterval": NoEffect("120000", _UNLINK),
     "replyThreadPoolQueueCapacity": NoEffect("10000", _WAITING),
     "rocketmq.broker.diskSpaceCleanForciblyRatio": NoEffect(
