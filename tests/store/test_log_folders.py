@@ -145,6 +145,14 @@ def test_a_folder_that_was_made_read_only_is_read_and_gets_no_file() -> None:
     assert len(numbers) == 45
 
 
+def test_a_read_only_folder_beside_a_single_one_is_read() -> None:
+    files = written(A)
+    store = open_store(ROOT, files, spread(B, read_only=[A]))
+    fill(store, 12, first=12)
+    assert letters(files).strip("a").strip("b") == ""
+    assert all_bodies(store) == list(range(24))
+
+
 def test_a_file_made_ahead_in_a_folder_that_became_read_only_gives_way() -> None:
     """It is empty: the log goes on in a folder that takes files, and no number is there twice."""
     files = made_files()
@@ -252,8 +260,9 @@ def look(store: Store) -> None:
 def test_writes_are_refused_only_when_no_folder_has_room() -> None:
     files = made_files()
     tight = Space(100 << 30, 4 << 30)
-    files.spaces = {A: tight, B: ROOMY}
-    store = open_store(ROOT, files, spread(A, B))
+    files.spaces = {A: tight, B: ROOMY, C: ROOMY}
+    files.make_folder(C)
+    store = open_store(ROOT, files, spread(A, B, C, read_only=[C]))
     look(store)
     assert not store.tail.refusal
     files.spaces[B] = tight

@@ -73,8 +73,8 @@ def refuse_one_folder(given: Mapping[str, str]) -> None:
     for key in ("storePathRootDir", "storePathCommitLog", "readOnlyCommitLogStorePaths"):
         if given.get(key):
             raise SettingError(
-                f"{key} is for one broker, but each of several has its own folder below --data-dir;"
-                " remove the setting, or start each broker with a command of its own"
+                f"{key} is for one broker, but each of several brokers has its own folder below"
+                " --data-dir; remove the setting, or start each broker with a command of its own"
             )
 
 

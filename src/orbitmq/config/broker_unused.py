@@ -128,6 +128,9 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "rocketmq.broker.diskSpaceWarningLevelRatio": NoEffect(
         "0.90", "use diskSpaceWarningLevelRatio, in per cent"
     ),
+    "rocketmq.broker.multiPathSplitter": NoEffect(
+        ",", "folders in storePathCommitLog are separated by commas"
+    ),
     "rocketmqHome": NoEffect("", "nothing is read from an installation folder"),
     "scheduleAsyncDeliverMaxPendingLimit": NoEffect("2000", _DELIVERY),
     "scheduleAsyncDeliverMaxResendNum2Blocked": NoEffect("3", _DELIVERY),

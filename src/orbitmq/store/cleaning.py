@@ -65,13 +65,13 @@ class CleanJob:
         outside, retention = self._cleaner.outside, self._cleaner.retention
         files, clock = outside.files, outside.clock
         log_disks, queue_disk = self._cleaner.look_at_disks()
-        self.disks = [least_used(log_disks), queue_disk]
+        self.disks = [*log_disks, queue_disk]
         self.full = retention.full_folders(log_disks)
         wall_ms = clock.wall_ms()
         self.decision = retention.decide(
             Facts(
                 log_files=self._log_files(files, self._cleaner.log_folders),
-                disks=self.disks,
+                disks=[least_used(log_disks), queue_disk],
                 wall_ms=wall_ms,
                 monotonic_s=clock.monotonic_s(),
                 local_hour=clock.file_stamp(wall_ms) // 10**7 % 100,

@@ -159,11 +159,10 @@ def _refuse_wrong_log(files: Files, folder: Folder) -> None:
                 " disk, or take it out of the setting if no file of the log is there any more"
             )
     in_logs = [name for log in folder.logs for name in _log_names(files, folder, log)]
-    elsewhere = [log for log in folder.logs if log != folder.log_in_root]
-    is_in_root = len(elsewhere) < len(folder.logs)
+    is_in_root = folder.logs == (folder.log_in_root,)
     if in_logs or (is_in_root and files.is_folder(folder.log_in_root)):
         return
-    if not is_in_root and any(map(is_file_name, files.names(folder.log_in_root))):
+    if any(map(is_file_name, files.names(folder.log_in_root))):
         raise StoreError(
             f"storePathCommitLog={told(folder)} has no log, but {folder.log_in_root} has the one of"
             " this store; move its files there, or remove the setting"

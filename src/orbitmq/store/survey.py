@@ -90,13 +90,18 @@ def _log_paths(
         )
     for path in found.strays:
         if is_unfinished(path.name):
-            files.remove(path)
+            _remove(files, log_folders, path)
         else:
             _set_aside(path, aside, findings, "it is no log file by its name")
     for path in found.empty:
-        with suppress(WriteFailed):  # its disk may be read-only indeed: then it is passed over
-            files.remove(path)
+        _remove(files, log_folders, path)
     return found.files
+
+
+def _remove(files: Files, log_folders: LogFolders, path: Path) -> None:
+    """Remove a file that holds nothing; where its disk is read-only indeed, pass over it."""
+    with suppress(*([WriteFailed] if log_folders.is_read_only(path) else [])):
+        files.remove(path)
 
 
 def _log_file_size(
