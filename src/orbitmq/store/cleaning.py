@@ -215,7 +215,8 @@ class Cleaner:
     def finish(self, job: CleanJob) -> Decision:
         """Take in what a look found and removed; raises its error."""
         self.disks = job.disks
-        self.log_folders.note_full(job.full)
+        if job.disks:
+            self.log_folders.note_full(job.full)
         if job.removed:
             self._parts.log.forget(job.removed)
             self._to_trim = list(self._parts.queues.values())

@@ -168,11 +168,16 @@ class CommitLog:
             try:
                 file = self._files.open_big(path, self._tail.file_size)
             except (DiskFull, WriteFailed):
-                if self._files.size(path) is not None or not self._folders.move_on(start):
+                is_new = self._folders.is_spread and self._files.size(path) is None
+                if not (is_new and self._folders.move_on(start)):
                     raise
                 continue
             if self._folders.is_spread and start == self.first_offset == self._tail.written_offset:
-                self._files.sync([path.parent])
+                try:
+                    self._files.sync([path.parent])
+                except StoreError:
+                    file.close()
+                    raise
             return file
 
     def _can_open(self, number: int) -> bool:
