@@ -35,6 +35,7 @@ from orbitmq.core import CoreState, PullStatus, Queue, append, gather
 from orbitmq.core.state import ENTRY_SIZE
 from orbitmq.store.index_shape import HEADER_SIZE, SLOT_SIZE, Shape
 from orbitmq.store.layout import file_name
+from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.options import INDEX_ENTRY_COUNT, INDEX_SLOT_COUNT, LOG_FILE_SIZE
 from orbitmq.store.reading import (
     ColdLimits,
@@ -252,7 +253,7 @@ def _reads(folder: Path, plan: StorePlan) -> list[StoreFigures]:
     send(store, b"x" * 1024, make_properties(0, count), TURNS[1])
     flush(store)
     bare = BareFiles(
-        store.folder.log / file_name(0),
+        store.folder.log_in_root / file_name(0),
         store.folder.queues / TOPIC / "0" / file_name(0),
         next(store.folder.index.iterdir()),
     )
@@ -416,7 +417,7 @@ def _fill_and_die(folder: Path, body_size: int, size: int, answers: Connection) 
 def _recover(folder: Path) -> tuple[float, float, float]:
     """Give CPU microseconds per record: of the scan, of opening, of the bare scan."""
     path = folder / "commitlog" / file_name(0)
-    log = LogFiles(SystemFiles(), path.parent, LOG_FILE_SIZE, [0])
+    log = LogFiles(SystemFiles(), LogFolders(SystemFiles(), (path.parent,)), LOG_FILE_SIZE, [0])
     log.is_killed_only = True
     scan = Scan(log, 0, 0, is_prefix_only=False)
     stores: list[Store] = []

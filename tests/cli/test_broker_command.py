@@ -258,13 +258,13 @@ def test_a_log_on_another_disk_is_a_link_in_the_store_folder(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("-D", "storePathCommitLog=/a,/b"), 2, "a comma makes it a list of folders"),
+        (("-D", "storePathCommitLog=a,b,a/"), 1, "storePathCommitLog names a twice"),
         (("--namesrv", "nowhere"), 2, "namesrvAddr: 'nowhere' is not an address"),
         (("-D", "brokerId=-1"), 2, "brokerId=-1 cannot be used"),
         (("-c", "missing.conf"), 2, "there is no settings file missing.conf"),
         (("--brokers", "27"), 2, "--brokers 27: from 1 to 26"),
         (("--brokers", "2", "-D", "storePathRootDir=/x"), 2, "each of several brokers has its own"),
-        (("--brokers", "2", "-D", "storePathCommitLog=/x"), 2, "storePathCommitLog is one folder"),
+        (("--brokers", "2", "-D", "storePathCommitLog=/x"), 2, "storePathCommitLog is for one"),
         (("-D", "brokrName=x", "--strict"), 2, "did you mean brokerName?"),
     ],
 )

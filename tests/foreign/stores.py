@@ -50,7 +50,7 @@ class DataFolder:
 
     path: Path
     sizes: Settings
-    log_elsewhere: Path | None = None
+    logs_elsewhere: tuple[Path, ...] = ()
 
     @property
     def store(self) -> Path:
@@ -58,9 +58,9 @@ class DataFolder:
         return self.path / "store"
 
     @property
-    def log(self) -> Path:
+    def log(self) -> str:
         """What the original calls storePathCommitLog."""
-        return self.log_elsewhere or self.store / "commitlog"
+        return ",".join(map(str, self.logs_elsewhere or (self.store / "commitlog",)))
 
     @property
     def is_aborted(self) -> bool:
@@ -76,7 +76,7 @@ def _options(settings: Settings) -> list[str]:
 @contextmanager
 def ours_on(folder: DataFolder, further: Settings = NO_SETTINGS) -> Iterator[Opened]:
     """OrbitMQ on a folder."""
-    place = {"storePathCommitLog": str(folder.log_elsewhere)} if folder.log_elsewhere else {}
+    place = {"storePathCommitLog": folder.log} if folder.logs_elsewhere else {}
     options = _options({**folder.sizes, **place, **further})
     with started(up_command(folder.path, *options)) as program:
         yield Opened(program.ready["broker"], program.ready["namesrv"], program.kill)
@@ -88,7 +88,7 @@ def original_on(
     version: str, folder: DataFolder, namesrv: str, further: Settings = NO_SETTINGS
 ) -> Iterator[Opened]:
     """An original broker on a folder, registered at `namesrv`."""
-    paths = {"storePathRootDir": str(folder.store), "storePathCommitLog": str(folder.log)}
+    paths = {"storePathRootDir": str(folder.store), "storePathCommitLog": folder.log}
     is_killed = False
 
     def kill() -> None:
@@ -105,7 +105,7 @@ def original_on(
 def check_store(folder: DataFolder) -> str:
     """What `orbitmq store check` says of a folder that it must find healthy."""
     command = [sys.executable, "-m", "orbitmq", "store", "check", str(folder.store)]
-    command += ["--log", str(folder.log)] if folder.log_elsewhere else []
+    command += ["--log", folder.log] if folder.logs_elsewhere else []
     done = subprocess.run(
         [*command, *_options(folder.sizes)],
         capture_output=True,

@@ -128,7 +128,8 @@ def test_original_goes_on_with_what_ours_wrote_and_ours_goes_on_after_it(
 
 
 def test_a_log_that_lies_elsewhere_is_served_by_both_in_turn(tmp_path: Path, namesrv: str) -> None:
-    folder = DataFolder(tmp_path / "data", SMALL, tmp_path / "disk" / "log")
+    log = tmp_path / "disk" / "log"
+    folder = DataFolder(tmp_path / "data", SMALL, (log,))
     with ours_on(folder) as ours:
         sent = send_until_killed(ours.broker, "ours", ours.kill, 2)
     with original_on("4.9.7", folder, namesrv) as original:
@@ -139,8 +140,52 @@ def test_a_log_that_lies_elsewhere_is_served_by_both_in_turn(tmp_path: Path, nam
         assert assert_all_there(ours, sent) == written
         assert_appends(ours, "ours-again", written, sent)
     check_store(folder)
-    assert len(list(folder.log.iterdir())) >= 3
+    assert len(list(log.iterdir())) >= 3
     assert not (folder.store / "commitlog").exists()
+
+
+def spread_of(folder: DataFolder) -> list[str]:
+    """The names of the folders that file 0, 1, 2 … of the log is in; each number is there once."""
+    paths = sorted((path.name, log.name) for log in folder.logs_elsewhere for path in log.iterdir())
+    size = int(SMALL["mappedFileSizeCommitLog"])
+    assert [int(name) for name, _ in paths] == [size * number for number in range(len(paths))]
+    return [log for _, log in paths]
+
+
+def test_a_log_in_several_folders_is_served_by_both_in_turn_and_goes_round_alike(
+    tmp_path: Path, namesrv: str
+) -> None:
+    """Each takes the files where the other left them; later one folder becomes read-only."""
+    logs = tuple(tmp_path / letter for letter in "bca")
+    folder = DataFolder(tmp_path / "data", SMALL, logs)
+    sent: list[Sent] = []
+    with original_on("4.9.7", folder, namesrv) as original:
+        sent += send_load(original.broker, "original", COUNT // 2)
+        await_readable(original.broker, sent)
+    check_store(folder)
+    with ours_on(folder) as ours:
+        assert_all_there(ours, sent)
+        sent += send_until_killed(ours.broker, "ours", ours.kill, 2)
+    with original_on("4.9.7", folder, namesrv) as original:
+        written = assert_all_there(original, sent)
+        written = assert_appends(original, "original-again", written, sent)
+    found = spread_of(folder)
+    assert len(found) >= 6
+    assert found == [("a", "b", "c")[number % 3] for number in range(len(found))]
+    kept = {"readOnlyCommitLogStorePaths": str(tmp_path / "b")}
+    with ours_on(folder, kept) as ours:
+        assert assert_all_there(ours, sent) == written
+        sent += send_load(ours.broker, "ours-again", COUNT // 2)
+        written = assert_all_there(ours, sent)
+    check_store(folder)
+    with original_on("4.9.7", folder, namesrv, kept) as original:
+        assert assert_all_there(original, sent) == written
+        assert_appends(original, "original-at-last", written, sent)
+    later = spread_of(folder)[len(found) :]
+    assert len(later) >= 3
+    assert set(later) == {"a", "c"}
+    with ours_on(folder) as ours:
+        assert_all_there(ours, sent)
 
 
 def test_original_recovers_what_ours_left_when_killed_under_load(

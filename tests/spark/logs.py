@@ -15,6 +15,7 @@ from orbitmq.spark.log_options import log_options
 from orbitmq.spark.log_rows import DAMAGE
 from orbitmq.spark.log_source import LogReader
 from orbitmq.store.layout import file_name
+from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.log_walk import Damage, LogWalk, Seen
 from orbitmq.wire.record import BLANK_SIZE, Record, encode_blank, encode_record
 from orbitmq.world.files import SystemFiles
@@ -94,6 +95,6 @@ def bad_ranges(rows: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
 
 def walked(root: Path) -> tuple[list[int], list[tuple[int, int]]]:
     """Give the records and the damage that the store's own reader finds."""
-    found = list(LogWalk(SystemFiles(), root / "commitlog").walk())
+    found = list(LogWalk(SystemFiles(), LogFolders(SystemFiles(), (root / "commitlog",))).walk())
     records = [each.record.log_offset for each in found if isinstance(each, Seen)]
     return records, [(each.start, each.end) for each in found if isinstance(each, Damage)]

@@ -177,6 +177,19 @@ def test_a_store_its_log_folder_and_its_files_have_the_same_rows(
     ]
 
 
+def test_a_log_in_several_folders_is_read_as_one(tmp_path: Path) -> None:
+    made = MadeLog(tmp_path)
+    made.append(*(plain(number) for number in range(80)))
+    other = tmp_path / "disk" / "log"
+    other.mkdir(parents=True)
+    for path in sorted(made.folder.iterdir())[1::2]:
+        path.rename(other / path.name)
+    assert offsets(read_rows(f"{made.folder},{other}")) == made.starts
+    assert offsets(read_rows(f"{tmp_path},{other}")) == made.starts
+    with pytest.raises(CorruptRecord, match="log files are missing here"):
+        read_rows(tmp_path)
+
+
 def test_a_file_that_is_left_out_by_name_is_no_damage_and_one_missing_in_a_folder_is(
     tmp_path: Path,
 ) -> None:

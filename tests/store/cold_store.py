@@ -12,9 +12,11 @@ from orbitmq.core import CoreState, LogTail, Queue
 from orbitmq.core.state import ENTRY, ENTRY_SIZE
 from orbitmq.store.consume_queue import HOLE_SIZE, QueueFiles
 from orbitmq.store.layout import Folder, file_name
+from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.reading import ColdReader
 from orbitmq.wire.host import Host
 from orbitmq.wire.record import BLANK_SIZE, Record, encode_blank, encode_record
+from orbitmq.world.files import Files
 from tests.world.memory_files import MemoryFiles
 
 LOG_SIZE = 1_000
@@ -29,6 +31,11 @@ class Message(NamedTuple):
     body: bytes | None = b""
     store_ms: int = 0
     code: int = 0
+
+
+def cold_reader(files: Files, folder: Folder, log_size: int, queue_files: QueueFiles) -> ColdReader:
+    """Give a reader of a folder as it lies there."""
+    return ColdReader(files, folder, LogFolders.of(files, folder), log_size, queue_files)
 
 
 class ColdStore:
@@ -53,7 +60,7 @@ class ColdStore:
         self.queue.base_offset = 0
         self.queue.flushed_offset = base
         self.queue.entries += entries
-        self.reader = ColdReader(self.files, self.folder, log_size, self.queue_files)
+        self.reader = cold_reader(self.files, self.folder, log_size, self.queue_files)
 
     def _append(self, message: Message) -> bytes:
         if message.body is None:
@@ -88,11 +95,11 @@ class ColdStore:
     def _put_log(self) -> None:
         for start in range(0, max(1, len(self.log)), self.log_size):
             data = bytes(self.log[start : start + self.log_size]).ljust(self.log_size, b"\0")
-            self.files.put(self.folder.log / file_name(start), data)
+            self.files.put(self.folder.log_in_root / file_name(start), data)
 
     def log_path(self, log_offset: int) -> Path:
         """Give the log file that holds an offset."""
-        return self.folder.log / file_name(log_offset - log_offset % self.log_size)
+        return self.folder.log_in_root / file_name(log_offset - log_offset % self.log_size)
 
     def damage(self, log_offset: int) -> None:
         """Turn one bit of the log."""
@@ -107,7 +114,7 @@ class ColdStore:
         tail.hot_offset = 0
         contents = self.files.contents()
         for number in range(len(self.log) // self.log_size + 1):
-            data = contents.get(self.folder.log / file_name(number * self.log_size))
+            data = contents.get(self.folder.log_in_root / file_name(number * self.log_size))
             if data is not None:
                 tail.views[number] = memoryview(data)
         return CoreState(tail, "c", "r")

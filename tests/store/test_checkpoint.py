@@ -49,7 +49,7 @@ marks = st.builds(
         st.none() | marks,
         st.none() | marks,
         st.binary(min_size=16, max_size=16),
-        st.none() | st.builds(FileSizes, *[st.integers(1, 2**63 - 1)] * 2),
+        st.none() | st.builds(FileSizes, *[st.integers(1, 2**63 - 1)] * 3),
     )
 )
 def test_what_is_saved_is_read_back(value: Checkpoint) -> None:

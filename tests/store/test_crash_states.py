@@ -116,7 +116,7 @@ def test_a_log_file_made_ahead_is_on_the_disk_with_its_name_before_it_is_acknowl
     driven.send(Sent(("A", 0), bytes(3_000)))
     driven.sync()
     file_size = driven.store.tail.file_size
-    path = driven.store.folder.log / file_name(file_size)
+    path = driven.store.folder.log_in_root / file_name(file_size)
     driven.files.open_big(path, file_size, is_mapped=False).close()  # its folder is not synced
     driven.send(Sent(("A", 0), bytes(3_000)))
     driven.sync()

@@ -29,7 +29,7 @@ from tests.world.memory_files import MemoryFiles
 
 DISK = Path("/disk")
 LOG = DISK / "made" / "log"
-ELSEWHERE = msgspec.structs.replace(SMALL, log_folder=LOG)
+ELSEWHERE = msgspec.structs.replace(SMALL, log_folders=(LOG,))
 
 
 def blobs(files: MemoryFiles) -> dict[str, bytes]:
@@ -93,7 +93,7 @@ def test_damage_is_named_with_the_whole_path_and_strays_go_aside() -> None:
 
 
 def test_a_log_inside_the_root_under_another_name_is_no_stranger() -> None:
-    options = msgspec.structs.replace(SMALL, log_folder=ROOT / "mine" / "log")
+    options = msgspec.structs.replace(SMALL, log_folders=(ROOT / "mine" / "log",))
     files = MemoryFiles(ROOT)
     store = open_store(ROOT, files, options)
     message(store, 1)
@@ -103,7 +103,7 @@ def test_a_log_inside_the_root_under_another_name_is_no_stranger() -> None:
 
 @pytest.mark.parametrize("name", ["consumequeue", "index/log", "config", "aside/x"])
 def test_a_log_among_other_files_of_the_store_is_refused(name: str) -> None:
-    options = msgspec.structs.replace(SMALL, log_folder=ROOT / name)
+    options = msgspec.structs.replace(SMALL, log_folders=(ROOT / name,))
     with pytest.raises(StoreError, match="holds other files of the store"):
         open_store(ROOT, MemoryFiles(ROOT), options)
 
@@ -115,7 +115,7 @@ def test_a_log_around_the_root_is_refused_and_nothing_is_moved(log: Path) -> Non
     open_store(ROOT, files).close()
     before = files.contents()
     with pytest.raises(StoreError, match="and no file of a log; choose a folder"):
-        open_store(ROOT, files, msgspec.structs.replace(SMALL, log_folder=log))
+        open_store(ROOT, files, msgspec.structs.replace(SMALL, log_folders=(log,)))
     assert files.contents() == before
 
 

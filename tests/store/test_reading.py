@@ -40,7 +40,7 @@ from tests.golden.store import (
     store_files,
     stored_records,
 )
-from tests.store.cold_store import ColdStore, Message
+from tests.store.cold_store import ColdStore, Message, cold_reader
 from tests.world.memory_files import MemoryFiles
 
 WIDE = ColdLimits(count_max=32, bytes_max=262_144)
@@ -166,7 +166,7 @@ def test_neighbours_are_read_with_one_read(tmp_path: Path) -> None:
             reads.append(path)
             return store.files.read_at(path, position, size)
 
-    reader = ColdReader(CountingFiles(tmp_path), store.folder, 4_096, store.queue_files)
+    reader = cold_reader(CountingFiles(tmp_path), store.folder, 4_096, store.queue_files)
     assert len(bodies(gather_cold(reader, snapshot(store.queue), 0, 8).parts)) == 8
     assert len(reads) == 1
 
@@ -181,7 +181,7 @@ def log_reads(store: ColdStore) -> list[AnyPath]:
             return store.files.read_at(path, position, size)
 
     files = CountingFiles(store.folder.root)
-    store.reader = ColdReader(files, store.folder, store.log_size, store.queue_files)
+    store.reader = cold_reader(files, store.folder, store.log_size, store.queue_files)
     return reads
 
 
@@ -355,7 +355,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> ColdReader:
         path.write_bytes(data)
     folder, files = Folder(root), SystemFiles()
     queue_files = QueueFiles(files, folder.queues, QUEUE_FILE_SIZE)
-    return ColdReader(files, folder, LOG_FILE_SIZE, queue_files)
+    return cold_reader(files, folder, LOG_FILE_SIZE, queue_files)
 
 
 def golden_queues(reader: ColdReader) -> dict[Queue, list[QueueEntry]]:
@@ -431,7 +431,7 @@ def test_tags_behind_extra_units_filter_as_tags_do(golden: ColdReader) -> None:
 def test_extra_units_that_cannot_be_read_let_the_entry_pass(golden: ColdReader) -> None:
     queue = next(one for one in golden_queues(golden) if one.topic == "TopicA")
     bare = Folder(Path("/none"))
-    reader = ColdReader(SystemFiles(), bare, LOG_FILE_SIZE, golden.queue_files)
+    reader = cold_reader(SystemFiles(), bare, LOG_FILE_SIZE, golden.queue_files)
     none = frozenset({123_456_789})
     assert gather_cold(golden, snapshot(queue), 0, 8, EntryFilter(none)).parts == []
     found = gather_cold(reader, snapshot(queue), 0, 8, EntryFilter(none))

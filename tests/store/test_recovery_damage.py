@@ -9,6 +9,7 @@ import pytest
 from orbitmq.errors import ReadFailed
 from orbitmq.store.findings import FindingKind
 from orbitmq.store.log_end import fill_missing
+from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.scan import LogFiles
 from orbitmq.world.files import SystemFiles
 from tests.store.opened import flush, open_store, read_all, send, stage
@@ -385,7 +386,8 @@ def test_a_number_is_not_given_again_at_any_start_after_a_queues_files_went_asid
 
 def test_a_lost_file_too_long_for_a_blank_record_is_made_anew_with_zeros(tmp_path: Path) -> None:
     """Symptom: struct.error at the start, with log files of 2 GiB and more."""
-    log = LogFiles(SystemFiles(), tmp_path, 1 << 31, [0, 2])
+    log_folders = LogFolders(SystemFiles(), (tmp_path,))
+    log = LogFiles(SystemFiles(), log_folders, 1 << 31, [0, 2])
     end, findings = fill_missing(SystemFiles(), log, 2 << 31)
     assert (end, findings, log.numbers) == (2 << 31, [], [0, 1, 2])
     path = tmp_path / f"{1 << 31:020d}"

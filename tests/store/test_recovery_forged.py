@@ -7,6 +7,7 @@ import pytest
 
 from orbitmq.core import Stamp, append
 from orbitmq.core.state import LogTail, Queue
+from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.log_reader import LogReader
 from orbitmq.store.log_walk import Damage, LogWalk, Seen
 from orbitmq.store.store import Store
@@ -139,7 +140,7 @@ def test_who_follows_the_log_steps_over_a_record_that_is_damaged_in_place() -> N
 
     change(files, spoil)
     again = open_store(ROOT, files, LARGE, boot_id=BOOT)  # stopped cleanly: the log is not read
-    reader = LogReader(files, FOLDER, again.tail)
+    reader = LogReader(files, LogFolders(files, (FOLDER,)), again.tail)
     at, places = 0, []
     while at < again.tail.end_offset:
         found, at = reader.records(at)
@@ -177,7 +178,7 @@ def test_check_steps_over_a_bad_record_as_recovery_does(is_followed: bool) -> No
             data[start + at] ^= 1
 
         change(files, flip)
-        walk = LogWalk(files, FOLDER)
+        walk = LogWalk(files, LogFolders(files, (FOLDER,)))
         found = list(walk.walk())
         seen = [item.record.body for item in found if isinstance(item, Seen)]
         assert FORGED not in seen

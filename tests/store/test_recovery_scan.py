@@ -12,6 +12,7 @@ from orbitmq.core import Walked
 from orbitmq.errors import ReadFailed
 from orbitmq.store.follow import entry_code, is_indexed
 from orbitmq.store.layout import file_name
+from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.options import DELAYS_MS
 from orbitmq.store.scan import LONG_BODY_SIZE, ZEROS_ENOUGH, Gap, LogFiles, Scan, next_record
 from orbitmq.wire.expression import tag_code
@@ -97,7 +98,7 @@ def test_a_gap_ends_at_the_floor_when_nothing_whole_comes_before_it() -> None:
     first = record(0)
     data = (first + b"\x66" * 200).ljust(1024, b"\0")
     files.put(Path("/log") / f"{0:020d}", data)
-    log = LogFiles(files, Path("/log"), 1024, [0])
+    log = LogFiles(files, LogFolders(files, (Path("/log"),)), 1024, [0])
     scan = Scan(log, 0, len(first) + 200, is_prefix_only=False)
     found = [item for item in scan.walk() if isinstance(item, Gap)]
     assert found == [Gap(len(first), len(first) + 200)]
@@ -115,7 +116,8 @@ def test_after_a_kill_the_empty_rest_of_a_large_file_is_not_read() -> None:
         def data_ranges(self, path: Path, start: int) -> list[tuple[int, int]]:
             return [(start, 1 << 40)]  # this file system does not know its holes
 
-    log = LogFiles(Counting(), Path("/log"), 1 << 40, [0])
+    files = Counting()
+    log = LogFiles(files, LogFolders(files, (Path("/log"),)), 1 << 40, [0])
     log.is_killed_only = True
     assert log.first_nonzero(100, 1 << 40) is None
     assert log.last_nonzero(100, 1 << 40) is None
@@ -137,7 +139,8 @@ def test_holes_behind_the_log_are_not_read(tmp_path: Path) -> None:
             file.seek(place)
             file.write(b"x")
         file.truncate(size)
-    log = LogFiles(Counting(), tmp_path, size, [1])
+    files = Counting()
+    log = LogFiles(files, LogFolders(files, (tmp_path,)), size, [1])
     assert log.first_nonzero(size, 2 * size) == size + first
     assert log.first_nonzero(size + first + 1, 2 * size) == size + last
     assert log.first_nonzero(size + first + 1, size + last) is None
@@ -154,7 +157,7 @@ def test_a_file_whose_holes_the_disk_cannot_tell_is_read() -> None:
 
     files = Refusing(Path("/log"))
     files.put(Path("/log") / file_name(0), bytes(700) + b"x" + bytes(299))
-    log = LogFiles(files, Path("/log"), 1_000, [0])
+    log = LogFiles(files, LogFolders(files, (Path("/log"),)), 1_000, [0])
     assert log.first_nonzero(100, 1_000) == 700
     assert log.last_nonzero(100, 1_000) == 700
     assert log.first_nonzero(701, 1_000) is None

@@ -41,6 +41,9 @@ class MemoryFiles:
         self._crash: CrashDisk | None = None
         self._locked: set[int] = set()
         self.space_now = Space(_TIB, _TIB)
+        self.spaces: dict[Path, Space] = {}
+        """Folders on disks of their own."""
+        self.unwritable: set[Path] = set()
         for folder in folders:
             self._disk.make_folders(folder)
             self.forget_ops()
@@ -163,6 +166,9 @@ class MemoryFiles:
         with self._disk.guard:
             return self._disk.known(path) in self._disk.folders
 
+    def can_write(self, path: Path) -> bool:
+        return self.is_folder(path) and path not in self.unwritable
+
     def names(self, path: AnyPath) -> list[str]:
         with self._disk.guard:
             try:
@@ -182,7 +188,7 @@ class MemoryFiles:
     def space(self, path: Path) -> Space:
         if not self._disk.is_there(path):
             raise ReadFailed(f"cannot ask the space of {path}: it is not there")
-        return self.space_now
+        return self.spaces.get(path, self.space_now)
 
     # ---- Files: changing -----------------------------------------------------------------------
 

@@ -11,12 +11,12 @@ Rules:
 3. Rates are given from the first second on; the original leaves them empty until it has samples.
 """
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from orbitmq.broker.context import Context
 from orbitmq.broker.stats import Rate
-from orbitmq.store.retention import used_ratio
+from orbitmq.store.retention import Disk, least_used, used_ratio
 from orbitmq.wire.command import VERSION
 from orbitmq.wire.names import SCHEDULE_TOPIC
 from orbitmq.world.files import Space
@@ -32,8 +32,11 @@ _UNLIMITED = str(2**31 - 1)
 class DiskFacts(NamedTuple):
     """What only the disk knows: the room for log and queues, and the log's first store time."""
 
-    log: Space
-    queues: Space
+    logs: Sequence[Disk]
+    """Those of the folders that get new files of the log."""
+    queues: Disk
+    others: Sequence[Disk]
+    """Those of folders that storePathCommitLog names and that get none."""
     first_ms: int
 
 
@@ -127,15 +130,23 @@ def _store(context: Context) -> dict[str, str]:
     }
 
 
-def disk_table(log_folder: Path, disk: DiskFacts) -> dict[str, str]:
-    """Give the rest of the table."""
-    log_ratio, total, free = _ratio(disk.log), _bytes(disk.log.total), _bytes(disk.log.free)
+def disk_table(facts: DiskFacts) -> dict[str, str]:
+    """Give the rest of the table.
+
+    Of several folders of the log the one with most room counts, and the capacity is that of the
+    store folder's disk, as in the original.
+    """
+    log = least_used(facts.logs).space
+    shown = log if len(facts.logs) == 1 else facts.queues.space
     return {
-        "commitLogDirCapacity": f"Total : {total}, Free : {free}.",
-        "commitLogDiskRatio": log_ratio,
-        f"commitLogDiskRatio_{log_folder}": log_ratio,
-        "consumeQueueDiskRatio": _ratio(disk.queues),
-        "earliestMessageTimeStamp": str(disk.first_ms),
+        "commitLogDirCapacity": f"Total : {_bytes(shown.total)}, Free : {_bytes(shown.free)}.",
+        "commitLogDiskRatio": _ratio(log),
+        **{
+            f"commitLogDiskRatio_{disk.folder}": _ratio(disk.space)
+            for disk in (*facts.logs, *facts.others)
+        },
+        "consumeQueueDiskRatio": _ratio(facts.queues.space),
+        "earliestMessageTimeStamp": str(facts.first_ms),
     }
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from orbitmq.broker.changes import read_kept_changes
-from orbitmq.broker.store_options import log_folder
+from orbitmq.broker.store_options import log_folders
 from orbitmq.config import BrokerSettings, load_settings
 from orbitmq.errors import SettingError
 from orbitmq.store.layout import Folder
@@ -72,10 +72,11 @@ def put_together(files: Files, folder: Path, given: Given, *, strict: bool = Fal
         for key, value in kept.items()
         if file is not None and given.properties.get(key, value) != value
     ]
+    logs = log_folders(settings) or (Folder(folder).log_in_root,)
     settings = msgspec.structs.replace(
         settings,
         store_path_root_dir=str(folder),
-        store_path_commit_log=str(Folder(folder, log_folder(settings)).log),
+        store_path_commit_log=",".join(map(str, logs)),
     )
     return BrokerStart(settings, folder, file, notes)
 

@@ -23,7 +23,8 @@ _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 def store_options(settings: BrokerSettings) -> StoreOptions:
     """Give how the store is laid out and when it refuses."""
     return StoreOptions(
-        log_folder=log_folder(settings),
+        log_folders=log_folders(settings),
+        read_only_log_folders=_paths(settings.read_only_commit_log_store_paths),
         log_file_size=settings.mapped_file_size_commit_log,
         queue_file_size=settings.mapped_file_size_consume_queue,
         index_slot_count=settings.max_hash_slot_num,
@@ -39,15 +40,14 @@ def store_options(settings: BrokerSettings) -> StoreOptions:
     )
 
 
-def log_folder(settings: BrokerSettings) -> Path | None:
-    """Give where the log is; None: in the store folder. Raises SettingError for a list."""
-    text = settings.store_path_commit_log
-    if "," in text:
-        raise SettingError(
-            f"storePathCommitLog={text} cannot be used: a comma makes it a list of folders, and a"
-            " log that is spread over several is not supported; name one folder, without a comma"
-        )
-    return Path(text) if text else None
+def log_folders(settings: BrokerSettings) -> tuple[Path, ...]:
+    """Give where the log is; none: in the store folder."""
+    return _paths(settings.store_path_commit_log)
+
+
+def _paths(text: str) -> tuple[Path, ...]:
+    """Give the folders of a list with commas, as the original splits it; blanks do not count."""
+    return tuple(Path(word.strip()) for word in text.split(",") if word.strip())
 
 
 def retention_settings(settings: BrokerSettings) -> RetentionSettings:

@@ -70,11 +70,11 @@ def add_brokers_argument(parser: argparse.ArgumentParser) -> None:
 
 def refuse_one_folder(given: Mapping[str, str]) -> None:
     """Raise SettingError for a folder that all brokers would have to share."""
-    for key in ("storePathRootDir", "storePathCommitLog"):
+    for key in ("storePathRootDir", "storePathCommitLog", "readOnlyCommitLogStorePaths"):
         if given.get(key):
             raise SettingError(
-                f"{key} is one folder, but each of several brokers has its own below --data-dir; "
-                "remove the setting, or start each broker with a command of its own"
+                f"{key} is for one broker, but each of several brokers has its own folder below"
+                " --data-dir; remove the setting, or start each broker with a command of its own"
             )
 
 

@@ -6,8 +6,8 @@ or JSON on standard output; progress, damage met on the way and errors on standa
 Rules:
 1. check and dump take no lock and change nothing: they work beside a running broker.
 2. Exit codes: 0 all is well (now), 1 there is damage (still), 2 the folder cannot be used.
-3. The log is DIR/commitlog or what --log names; never what the file of -c says, as DIR may be a
-   copy, and the broker's own log is not to be touched then.
+3. The log is DIR/commitlog or what --log names, one folder or several; never what the file of -c
+   says, as DIR may be a copy, and the broker's own log is not to be touched then.
 """
 
 import argparse
@@ -49,9 +49,11 @@ examples:
   orbitmq store repair data/store --dry-run        what is wrong
   orbitmq store repair data/store                  queues and index anew; stop the broker first
   orbitmq store check data/store --log /disk2/log  the log lies elsewhere (storePathCommitLog)
+  orbitmq store check data/store --log /disk1/log,/disk2/log     it lies in several folders
 
 DIR is the folder that holds commitlog; a data folder with a folder store in it will do as well.
-Where the broker has storePathCommitLog set to another place, --log names that folder.
+Where the broker has storePathCommitLog set to another place, --log names that folder, or all of
+them with commas between, those of readOnlyCommitLogStorePaths as well.
 -c and -D are needed only where the broker that wrote the folder had other settings than ours for
 messageDelayLevel or messageIndexEnable; file sizes are read from the files.
 Exit codes: 0 all is well (after repair: now), 1 there is damage, 2 the folder cannot be used.
@@ -124,7 +126,11 @@ def _add_repair(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def _add_shared(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("folder", metavar="DIR", help="store folder")
-    verb.add_argument("--log", metavar="LOG", help="the log's folder, if it is not DIR/commitlog")
+    verb.add_argument(
+        "--log",
+        metavar="LOG",
+        help="the log's folder, or several with commas, if it is not DIR/commitlog",
+    )
     verb.add_argument("--progress", action="store_true", help="say how far it is, also in a pipe")
     verb.add_argument("-c", dest="file", metavar="FILE", help="the broker's .properties")
     verb.add_argument(
@@ -151,7 +157,8 @@ def _time_ms(text: str) -> int:
 def _run(verb: str, arguments: argparse.Namespace, act: Act) -> int:
     try:
         properties, overrides, _ = given_settings(SystemFiles(), arguments, {})
-        properties.pop("storePathCommitLog", None)  # rule 3
+        for key in ("storePathCommitLog", "readOnlyCommitLogStorePaths"):  # rule 3
+            properties.pop(key, None)
         if arguments.log:
             overrides["storePathCommitLog"] = arguments.log
         settings, _ = load_settings(BrokerSettings, properties, overrides, strict=False)
@@ -170,7 +177,7 @@ def _folder(arguments: argparse.Namespace) -> Path:
 
 def _is_store(path: Path) -> bool:
     files, folder = SystemFiles(), Folder(path)
-    return any(map(files.is_folder, (folder.log, folder.queues)))
+    return any(map(files.is_folder, (folder.log_in_root, folder.queues)))
 
 
 # --- check ---

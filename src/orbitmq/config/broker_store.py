@@ -26,9 +26,16 @@ class StoreSettings(ServerSettings, frozen=True, kw_only=True):
     store_path_commit_log: Annotated[
         str,
         fact(
-            "The folder of the log, for it alone, perhaps on another disk; empty takes "
+            "The folder of the log, for it alone, or several with `,` between; empty takes "
             "`commitlog` of the store folder.",
             original="~/store/commitlog",
+        ),
+    ] = ""
+    read_only_commit_log_store_paths: Annotated[
+        str,
+        fact(
+            "Folders of the log that get no new files, with `,` between; they may be in "
+            "`storePathCommitLog` as well."
         ),
     ] = ""
     mapped_file_size_commit_log: Annotated[

@@ -120,9 +120,6 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "putThreadPoolQueueCapacity": NoEffect("10000", _WAITING),
     "queryMessageThreadPoolNums": NoEffect("10", _THREADS),
     "queryThreadPoolQueueCapacity": NoEffect("20000", _WAITING),
-    "readOnlyCommitLogStorePaths": NoEffect(
-        "", "a log in several folders is not supported; move its files into storePathCommitLog"
-    ),
     "redeleteHangedFileInterval": NoEffect("120000", _UNLINK),
     "replyThreadPoolQueueCapacity": NoEffect("10000", _WAITING),
     "rocketmq.broker.diskSpaceCleanForciblyRatio": NoEffect(
@@ -130,6 +127,9 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     ),
     "rocketmq.broker.diskSpaceWarningLevelRatio": NoEffect(
         "0.90", "use diskSpaceWarningLevelRatio, in per cent"
+    ),
+    "rocketmq.broker.multiPathSplitter": NoEffect(
+        ",", "folders in storePathCommitLog are separated by commas"
     ),
     "rocketmqHome": NoEffect("", "nothing is read from an installation folder"),
     "scheduleAsyncDeliverMaxPendingLimit": NoEffect("2000", _DELIVERY),

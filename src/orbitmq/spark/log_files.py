@@ -64,18 +64,18 @@ def _found(files: Files, path: Path) -> Log:
     if files.size(path) is not None:
         return Log([_named(files, path)], None, is_whole=False)
     folder = Folder(path)
-    if files.is_folder(folder.log):
-        return Log(_in_folder(files, folder.log), folder, is_whole=True)
+    if files.is_folder(folder.log_in_root):
+        return Log(_in_folder(files, folder.log_in_root), folder, is_whole=True)
     log_files = _in_folder(files, path)
     if not log_files and not files.is_folder(path):
         raise SettingError(f"{FORMAT}: option 'path': there is no {path}")
-    if not log_files and path.name != folder.log.name:
+    if not log_files and path.name != folder.log_in_root.name:
         raise SettingError(
             f"{FORMAT}: option 'path': {path} is no store folder: it has neither a folder "
-            f"{folder.log.name} nor files of a log"
+            f"{folder.log_in_root.name} nor files of a log"
         )
     root = Folder(path.parent)
-    has_queues = path.name == folder.log.name and files.is_folder(root.queues)
+    has_queues = path.name == folder.log_in_root.name and files.is_folder(root.queues)
     return Log(log_files, root if has_queues else None, is_whole=True)
 
 

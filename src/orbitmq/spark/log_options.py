@@ -29,7 +29,7 @@ class LogOptions(Options, frozen=True, kw_only=True):
     # --- which records ---
     path: Annotated[
         str,
-        told("A store folder, its folder `commitlog`, or files of it; several with `,` between."),
+        told("A store folder, folders of its log, or files of it; several with `,` between."),
     ]
     topic: Annotated[str, told("Only this topic.")] = ""
     topics: Annotated[str, told("Only these topics, separated by `,`.")] = ""

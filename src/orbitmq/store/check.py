@@ -31,10 +31,11 @@ from orbitmq.store.check_tables import (
 from orbitmq.store.checkpoint import Checkpoint, Mark
 from orbitmq.store.follow import entry_code
 from orbitmq.store.index_shape import Shape
-from orbitmq.store.layout import Folder, is_file_name
+from orbitmq.store.layout import Folder
+from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.log_walk import Damage, LogWalk, Seen, first_nonzero
 from orbitmq.store.options import StoreOptions
-from orbitmq.store.places import ensure_log
+from orbitmq.store.places import ensure_log, folder_of
 from orbitmq.store.topic_removal import read_notes
 from orbitmq.store.verdict import (
     RECOVERS,
@@ -85,7 +86,7 @@ def check(
     progress: Progress = no_progress,
 ) -> Verdict:
     """Check a folder; raises StoreError when it is no store folder or cannot be read."""
-    folder = Folder(root, options.log_folder)
+    folder = folder_of(root, options)
     ensure_log(files, folder)
     for _ in range(STARTS_MAX):
         verdict = Verdict(root)
@@ -120,7 +121,7 @@ class _Check:
         mark = circumstances.mark
         self._queues = QueueCheck(files, folder, verdict, mark, topics)
         self._offsets = read_offsets(files, folder)
-        self._log = LogWalk(files, folder.log)
+        self._log = LogWalk(files, LogFolders.of(files, folder))
         self._index = IndexCheck(files, folder.index, verdict, mark, shape, self._log_start)
         self._damages: list[tuple[int, int]] = []
         self._store_ms = 0
@@ -130,8 +131,7 @@ class _Check:
         """Give where the log begins now: a live broker removes its oldest files."""
         if self._facts.is_clean:
             return self._log.first_offset
-        names = filter(is_file_name, self._files.names(self._log.folder))
-        return max(self._log.first_offset, min(map(int, names), default=0))
+        return max(self._log.first_offset, min(self._log.folders.starts(), default=0))
 
     def run(self, progress: Progress) -> None:
         """Check everything."""
@@ -158,22 +158,31 @@ class _Check:
         return [(end, own.log_offset)] if own is not None and own.log_offset > end else []
 
     def _judge_files(self) -> None:
-        log = self._log
-        for name in self._files.names(log.folder):
-            path = log.folder / name
-            if not self._facts.is_clean and (name.endswith(".tmp") or log.sizes.get(name) == 0):
-                self._verdict.info(path, -1, "a log file that was being made", RECOVERS)
-            elif not is_file_name(name):
-                self._verdict.damage(path, -1, "this does not belong into the log", SET_ASIDE)
-            elif log.file_size and int(name) % log.file_size:
+        log, verdict = self._log, self._verdict
+        for path in log.found.strays:
+            if not self._facts.is_clean and path.name.endswith(".tmp"):
+                verdict.info(path, -1, "a log file that was being made", RECOVERS)
+            else:
+                verdict.damage(path, -1, "this does not belong into the log", SET_ASIDE)
+        for path, size in log.sizes.items():
+            if not self._facts.is_clean and size == 0:
+                verdict.info(path, -1, "a log file that was being made", RECOVERS)
+            elif log.file_size and int(path.name) % log.file_size:
                 text = (
                     f"a log file with this name cannot be: names are multiples of {log.file_size}"
                 )
-                self._verdict.damage(path, -1, text, SET_ASIDE)
-            elif name in log.sizes and log.sizes[name] != log.file_size:
-                text = f"has {log.sizes[name]} bytes, the log files of this folder {log.file_size}"
-                self._verdict.damage(path, -1, text, RESTORE)
-        self._verdict.counts["log files"] = len(log.starts)
+                verdict.damage(path, -1, text, SET_ASIDE)
+            elif size != log.file_size:
+                text = f"has {size} bytes, the log files of this folder {log.file_size}"
+                verdict.damage(path, -1, text, RESTORE)
+        for path in log.found.empty:
+            verdict.info(path, -1, "an empty log file that was made ahead and is passed over")
+        for path in log.found.doubles:
+            text = (
+                f"{log.path(int(path.name))} is the same file of the log, and both hold something"
+            )
+            verdict.damage(path, -1, text, "move the one that is not this log's out of there")
+        verdict.counts["log files"] = len(log.starts)
 
     # --- the log ---
 
@@ -286,4 +295,4 @@ class _Check:
         if own is not None and own.log_offset > log.end_offset:
             text = f"the log ends at {log.end_offset}, but the checkpoint says that it was written"
             text += f" up to {own.log_offset}: a log file is missing or damaged"
-            self._verdict.damage(log.folder, -1, text, RESTORE)
+            self._verdict.damage(log.folders.writable[0], -1, text, RESTORE)

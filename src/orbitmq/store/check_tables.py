@@ -70,7 +70,8 @@ _OFFSETS = "consumerOffset.json"
 def check_names(files: Files, folder: Folder, verdict: Verdict) -> None:
     """List what lies in the folder and belongs to nobody."""
     for name in files.names(folder.root):
-        if name not in _ROOT_NAMES and not folder.log.is_relative_to(folder.root / name):
+        has_log = any(log.is_relative_to(folder.root / name) for log in folder.logs)
+        if name not in _ROOT_NAMES and not has_log:
             verdict.warning(folder.root / name, -1, "nobody knows what this is")
     for name in files.names(folder.config):
         known = name.removesuffix(".tmp").removesuffix(_BACKUP)

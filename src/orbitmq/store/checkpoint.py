@@ -2,8 +2,9 @@
 
 In: the first 512 bytes of the file `checkpoint`. Out: a Checkpoint, and back.
 Layout: 0 the original's three stamps | 24 what 5.x keeps there, never touched | 64 our own block up
-to 512: name, CRC of the rest, boot id, copy of the stamps, `written` mark, `synced` mark, and since
-its second version the sizes of log and queue files.
+to 512: name, CRC of the rest, boot id, copy of the stamps, `written` mark, `synced` mark, since its
+second version the sizes of log and queue files, and in its third, which is written only if there
+are several, the number of the log's folders.
 
 Rules:
 1. All of it lies in one sector and is written with one write: after a crash it is old or new.
@@ -30,12 +31,18 @@ _STAMPS = struct.Struct(">qqq")
 _BLOCK_AT = 64
 _NAME = b"ORBITMQ2"
 _FIRST_NAME = b"ORBITMQ1"
+_SPREAD_NAME = b"ORBITMQ3"
 _HEAD = struct.Struct(">8sI")  # name, CRC of what follows
 _FACTS = struct.Struct(">16s24s")  # boot id, copy of the stamps
 _MARK = struct.Struct(">bqqq32sqqqq")  # 1 if it is there, then its fields
 _SIZES = struct.Struct(">qq")
+_SPREAD_SIZES = struct.Struct(">qqq")
 _FIRST_BLOCK_SIZE = _HEAD.size + _FACTS.size + 2 * _MARK.size
-_BLOCK_SIZES = {_FIRST_NAME: _FIRST_BLOCK_SIZE, _NAME: _FIRST_BLOCK_SIZE + _SIZES.size}
+_BLOCK_SIZES = {
+    _FIRST_NAME: _FIRST_BLOCK_SIZE,
+    _NAME: _FIRST_BLOCK_SIZE + _SIZES.size,
+    _SPREAD_NAME: _FIRST_BLOCK_SIZE + _SPREAD_SIZES.size,
+}
 _INDEX_NAME_BYTES_MAX = 32
 
 
@@ -63,10 +70,11 @@ class Mark(NamedTuple):
 
 
 class FileSizes(NamedTuple):
-    """How long the files are that this folder was written with."""
+    """How long the files are that this folder was written with, and how many the log's folders."""
 
     log_file_size: int
     queue_file_size: int
+    log_folder_count: int = 1
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -99,7 +107,8 @@ def read_checkpoint(files: Files, path: Path) -> Checkpoint | None:
     written, synced = (_read_mark(block, marks_at + at) for at in (0, _MARK.size))
     sizes = None
     if len(block) > _FIRST_BLOCK_SIZE:
-        sizes = FileSizes._make(_SIZES.unpack_from(block, _FIRST_BLOCK_SIZE))
+        form = _SPREAD_SIZES if block.startswith(_SPREAD_NAME) else _SIZES
+        sizes = FileSizes(*form.unpack_from(block, _FIRST_BLOCK_SIZE))
     is_known = sizes is not None and min(sizes) > 0
     return Checkpoint(stamps, written, synced, boot_id, sizes if is_known else None)
 
@@ -119,8 +128,10 @@ def encode_checkpoint(checkpoint: Checkpoint, old: bytes | None) -> bytes:
     stamps = _STAMPS.pack(*checkpoint.stamps)
     marks = _mark_bytes(checkpoint.written) + _mark_bytes(checkpoint.synced)
     rest = _FACTS.pack(checkpoint.boot_id, stamps) + marks
-    rest += _SIZES.pack(*(checkpoint.sizes or (0, 0)))
-    block = _HEAD.pack(_NAME, crc32(rest)) + rest
+    sizes = checkpoint.sizes or FileSizes(0, 0)
+    is_spread = sizes.log_folder_count > 1
+    rest += _SPREAD_SIZES.pack(*sizes) if is_spread else _SIZES.pack(*sizes[:2])
+    block = _HEAD.pack(_SPREAD_NAME if is_spread else _NAME, crc32(rest)) + rest
     kept = (old or b"")[len(stamps) : _BLOCK_AT].ljust(_BLOCK_AT - len(stamps), b"\0")
     return (stamps + kept + block).ljust(SECTOR_SIZE, b"\0")
 

@@ -9,6 +9,9 @@ Rules:
 3. A log file that was made ahead is not the log's last file: the one that is written to is.
 4. What lies behind the synced mark stays, and the files of log and index in which it stands: after
    a power cut recovery begins there, and finds the queues' next numbers.
+5. Of several folders of the log the one with most room counts, as in the original: the next files
+   go there. Which ones are too full is said to log_folders.py. And a file goes only when those
+   before it are gone from the disk, whatever folder they were in: a power cut leaves a row.
 """
 
 from collections.abc import Callable
@@ -23,11 +26,12 @@ from orbitmq.store.checkpoint import Mark
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.jobs import error_of
 from orbitmq.store.key_index import KeyIndex
-from orbitmq.store.layout import Folder, is_file_name
+from orbitmq.store.layout import Folder
+from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.queue_ext import last_address, offset_of
 from orbitmq.store.reading import ColdReader, QueueView, min_offsets, snapshot
 from orbitmq.store.refusals import Refusals
-from orbitmq.store.retention import Decision, Disk, Facts, LogFile, Retention
+from orbitmq.store.retention import Decision, Disk, Facts, LogFile, Retention, least_used
 from orbitmq.world.clock import Clock
 from orbitmq.world.files import Files
 
@@ -48,6 +52,7 @@ class CleanJob:
         self._last_number = last_number
         self._file_size = file_size
         self.disks: list[Disk] = []
+        self.full: frozenset[Path] = frozenset()
         self.decision = _NOTHING
         self.removed: list[int] = []
         self.error: StoreError | None = None
@@ -57,30 +62,33 @@ class CleanJob:
         self.error = error_of(self._run)
 
     def _run(self) -> None:
-        outside, folder = self._cleaner.outside, self._cleaner.folder
+        outside, retention = self._cleaner.outside, self._cleaner.retention
         files, clock = outside.files, outside.clock
-        self.disks = [Disk(path, files.space(path)) for path in (folder.log, folder.queues)]
+        log_disks, queue_disk = self._cleaner.look_at_disks()
+        self.disks = [*log_disks, queue_disk]
+        self.full = retention.full_folders(log_disks)
         wall_ms = clock.wall_ms()
-        self.decision = self._cleaner.retention.decide(
+        self.decision = retention.decide(
             Facts(
-                log_files=self._log_files(files, folder),
-                disks=self.disks,
+                log_files=self._log_files(files, self._cleaner.log_folders),
+                disks=[least_used(log_disks), queue_disk],
                 wall_ms=wall_ms,
                 monotonic_s=clock.monotonic_s(),
                 local_hour=clock.file_stamp(wall_ms) // 10**7 % 100,
             )
         )
-        for number in self.decision.remove:
-            files.remove(self._cleaner.path_of(number))
+        paths = [self._cleaner.path_of(number) for number in self.decision.remove]
+        for at, number in enumerate(self.decision.remove):
+            files.remove(paths[at])
             self.removed.append(number)
-        if self.removed:
-            files.sync([folder.log])
+            if not any(path.parent == paths[at].parent for path in paths[at + 1 : at + 2]):
+                files.sync([paths[at].parent])  # rule 5
 
-    def _log_files(self, files: Files, folder: Folder) -> list[LogFile]:
+    def _log_files(self, files: Files, log_folders: LogFolders) -> list[LogFile]:
         found = []
-        for name in files.names(folder.log):
-            number = int(name) // self._file_size if is_file_name(name) else self._last_number + 1
-            modified_ms = files.modified_ms(folder.log / name)
+        for start in log_folders.starts():
+            number = start // self._file_size
+            modified_ms = files.modified_ms(log_folders.path(start))
             if number <= self._last_number and modified_ms is not None:
                 found.append(LogFile(number, modified_ms))
         return found
@@ -135,6 +143,7 @@ class CleanerParts(NamedTuple):
     """What a cleaner works on."""
 
     folder: Folder
+    log_folders: LogFolders
     tail: LogTail
     log: CommitLog
     queues: dict[tuple[str, int], Queue]
@@ -156,6 +165,7 @@ class Cleaner:
     def __init__(self, outside: CleanerOutside, parts: CleanerParts, retention: Retention) -> None:
         self.outside = outside
         self.folder = parts.folder
+        self.log_folders = parts.log_folders
         self.retention = retention
         self.reader = parts.reader
         self.key_index = parts.key_index
@@ -169,6 +179,21 @@ class Cleaner:
         self._is_asked = False
         self._to_trim: list[Queue] = []
         self._trimming: list[Queue] = []
+        if self.log_folders.is_spread:  # the first new file may be due before the first look
+            self.log_folders.note_full(retention.full_folders(self.look_at_disks()[0]))
+
+    def look_at_disks(self) -> tuple[list[Disk], Disk]:
+        """Give the disks of the log's folders that get files, and of the queues; for a thread."""
+        *log_disks, queue_disk = map(self._disk, (*self.log_folders.writable, self.folder.queues))
+        return log_disks, queue_disk
+
+    def look_at_others(self) -> list[Disk]:
+        """Give those of folders that storePathCommitLog names and that get none; for a thread."""
+        writable = self.log_folders.writable
+        return [self._disk(path) for path in self.folder.named_logs if path not in writable]
+
+    def _disk(self, path: Path) -> Disk:
+        return Disk(path, self.outside.files.space(path))
 
     def note_synced(self, mark: Mark) -> None:
         """Take in where the synced mark stands now."""
@@ -190,6 +215,8 @@ class Cleaner:
     def finish(self, job: CleanJob) -> Decision:
         """Take in what a look found and removed; raises its error."""
         self.disks = job.disks
+        if job.disks:
+            self.log_folders.note_full(job.full)
         if job.removed:
             self._parts.log.forget(job.removed)
             self._to_trim = list(self._parts.queues.values())

@@ -1,7 +1,7 @@
 """The log's files: a row of equal files that together are one stream of bytes.
 
 In: bytes at log offsets. Out: files of fixed size, each named by the 20 digits of its first offset,
-and the newest of them as memory in the tail's `views`.
+in the folders that log_folders.py gives them, and the newest as memory in the tail's `views`.
 
 Rules:
 1. Bytes are written with positioned writes only, at most one per file and call.
@@ -12,14 +12,17 @@ Rules:
    anybody is told that it failed.
 4. Only the files of the hot part are open and mapped, and only so many of them, besides those that
    are being written or not yet synced. When more are made the hot part begins later.
+5. Where one of several folders takes no new file, the next one gets it. And a file that is made
+   ahead gets its name on the disk behind that of the file before it, and the log's first file
+   before all others: otherwise a power cut could let the log begin with a later one.
 """
 
 from pathlib import Path
 
 from orbitmq.core import LogTail
 from orbitmq.ensure import ensure
-from orbitmq.errors import StoreError
-from orbitmq.store.layout import file_name
+from orbitmq.errors import DiskFull, StoreError, WriteFailed
+from orbitmq.store.log_folders import LogFolders
 from orbitmq.world.files import BigFile, Files
 
 BLOT_SIZE = 65_536
@@ -29,15 +32,15 @@ MAPPED_FILES_MAX = 128
 class CommitLog:
     """Writes, maps and syncs the files of one log."""
 
-    def __init__(self, files: Files, folder: Path, tail: LogTail, first_offset: int) -> None:
+    def __init__(self, files: Files, folders: LogFolders, tail: LogTail, first_offset: int) -> None:
         self._files = files
-        self._folder = folder
+        self._folders = folders
         self._tail = tail
         self.first_offset = first_offset
         """Where the log begins: what lies before was removed."""
         self._open: dict[int, BigFile] = {}
         self._unsynced: set[int] = set()
-        self._is_folder_unsynced = False
+        self._unsynced_folders: set[Path] = set()
         self._reserved = -1
         self._syncs_under_way = 0
         self._leaving: list[BigFile] = []
@@ -48,15 +51,16 @@ class CommitLog:
         last = tail.end_offset // tail.file_size
         first = max(tail.hot_offset // tail.file_size, last - MAPPED_FILES_MAX + 1)
         for number in range(first, last):
-            self._file(number)
+            if not self._can_open(number):
+                first = number + 1
         if tail.end_offset % tail.file_size:
             self._file(last)
-        self._is_folder_unsynced = False  # recovery has seen to it
+        self._unsynced_folders.clear()  # recovery has seen to it
         self._move_hot(first)
 
     def path(self, number: int) -> Path:
         """Give the path of a file by its number (first offset // file size)."""
-        return self._folder / file_name(number * self._tail.file_size)
+        return self._folders.path(number * self._tail.file_size)
 
     def write(self, log_offset: int, data: bytes | bytearray) -> None:
         """Write `data` at `log_offset`, cut where files end.
@@ -88,10 +92,10 @@ class CommitLog:
     def begin_sync(self) -> "Unsynced":
         """Give what must be synced; until `end_sync` no file is closed."""
         numbers, self._unsynced = self._unsynced, set()
-        folder = self._folder if self._is_folder_unsynced else None
-        self._is_folder_unsynced = False
+        folders, self._unsynced_folders = self._unsynced_folders, set()
         self._syncs_under_way += 1
-        return Unsynced(self._files, [self._open[number] for number in sorted(numbers)], folder)
+        big_files = [self._open[number] for number in sorted(numbers)]
+        return Unsynced(self._files, big_files, sorted(folders))
 
     def end_sync(self) -> None:
         """Say that a sync is over, however it ended."""
@@ -109,22 +113,28 @@ class CommitLog:
         if position * 2 < self._tail.file_size or self._reserved >= number + 1:
             return None
         self._reserved = number + 1
+        self._folders.give(self._reserved, self._reserved * self._tail.file_size)
         return self._reserved
 
     def reserve(self, number: int) -> None:
         """Make a file ahead of need, with its space; for a thread. Raises StoreError."""
-        path = self.path(number)
+        path, before = self.path(number), self.path(number - 1)
         if self._files.size(path) is None:
+            if before.parent != path.parent:
+                self._files.sync([before.parent])
             self._files.reserve(path, self._tail.file_size)
 
-    def reserve_failed(self) -> None:
-        """Say that making the next file failed: it is due again."""
+    def reserve_failed(self, error: BaseException) -> None:
+        """Say that making the next file failed: it is due again, in another folder if one is."""
+        if isinstance(error, DiskFull | WriteFailed) and self._reserved not in self._open:
+            self._folders.move_on(self._reserved * self._tail.file_size)
         self._reserved = -1
 
     def forget(self, numbers: list[int]) -> None:
         """Close files that are removed, the oldest ones; the log begins behind them."""
         for number in numbers:
             self._close(number)
+            self._folders.forget(number * self._tail.file_size)
             self.first_offset = max(self.first_offset, (number + 1) * self._tail.file_size)
         self._move_hot(self.first_offset // self._tail.file_size)
 
@@ -141,14 +151,44 @@ class CommitLog:
     def _file(self, number: int) -> BigFile:
         file = self._open.get(number)
         if file is None:
-            file = self._files.open_big(self.path(number), self._tail.file_size)
+            file = self._opened(number)
             self._open[number] = file
             self._tail.views[number] = file.view()
             # Also of a file that was made ahead: its name may be there and not yet on the disk.
-            self._is_folder_unsynced = True
+            self._unsynced_folders.add(self.path(number).parent)
             if len(self._open) > MAPPED_FILES_MAX:
                 self._move_hot(number - MAPPED_FILES_MAX + 1)
         return file
+
+    def _opened(self, number: int) -> BigFile:
+        """Open a file, made where it is not there: in the first folder that takes it (rule 5)."""
+        start = number * self._tail.file_size
+        while True:
+            path = self._folders.give(number, start)
+            try:
+                file = self._files.open_big(path, self._tail.file_size)
+            except (DiskFull, WriteFailed):
+                is_new = self._folders.is_spread and self._files.size(path) is None
+                if not (is_new and self._folders.move_on(start)):
+                    raise
+                continue
+            if self._folders.is_spread and start == self.first_offset == self._tail.written_offset:
+                try:
+                    self._files.sync([path.parent])
+                except StoreError:
+                    file.close()
+                    raise
+            return file
+
+    def _can_open(self, number: int) -> bool:
+        """Open a file for reading; False: its disk is read-only indeed, and it is read by path."""
+        try:
+            self._file(number)
+        except WriteFailed:
+            if not self._folders.is_read_only(self.path(number)):
+                raise
+            return False
+        return True
 
     def _move_hot(self, first_number: int) -> None:
         """Let the hot part begin not before this file; files with unsynced bytes stay open."""
@@ -201,15 +241,15 @@ class CommitLog:
 class Unsynced:
     """Files with bytes that are not on the disk yet."""
 
-    def __init__(self, files: Files, big_files: list[BigFile], folder: Path | None) -> None:
-        ensure(bool(big_files) or folder is None, "a new file has bytes")
+    def __init__(self, files: Files, big_files: list[BigFile], folders: list[Path]) -> None:
+        ensure(bool(big_files) or not folders, "a new file has bytes")
         self._files = files
         self._big_files = big_files
-        self._folder = folder
+        self._folders = folders
 
     def sync(self) -> None:
         """Bring them to the disk; for a thread. Raises SyncFailed."""
         for file in self._big_files:
             file.sync()
-        if self._folder is not None:
-            self._files.sync([self._folder])
+        if self._folders:
+            self._files.sync(self._folders)

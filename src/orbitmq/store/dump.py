@@ -26,10 +26,10 @@ from orbitmq.store.index_shape import (
     find_shape,
     is_index_name,
 )
-from orbitmq.store.layout import Folder
+from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.log_walk import Damage, LogWalk, Seen
 from orbitmq.store.options import StoreOptions
-from orbitmq.store.places import ensure_log
+from orbitmq.store.places import ensure_log, folder_of
 from orbitmq.wire.java import index_hash
 from orbitmq.wire.properties import KEYS, UNIQ_KEY, parse_properties, split_keys
 from orbitmq.wire.record import Record
@@ -73,9 +73,9 @@ def dump(
     files: Files, root: Path, wanted: Wanted, options: StoreOptions
 ) -> Iterator[Seen | Damage]:
     """Give the wanted records in log order; raises StoreError when this is no store folder."""
-    folder = Folder(root, options.log_folder)
+    folder = folder_of(root, options)
     ensure_log(files, folder)
-    log = LogWalk(files, folder.log)
+    log = LogWalk(files, LogFolders.of(files, folder))
     from_offset = wanted.from_offset
     if wanted.key is not None:
         shape = Shape(options.index_slot_count, options.index_entry_count)

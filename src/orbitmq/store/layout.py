@@ -1,7 +1,8 @@
 """Where everything of a store folder lies, and how its files are called.
 
 In: the root of a store folder, and where its log is if that lies elsewhere. Out: paths and names.
-Rule: nobody else builds a path inside a store folder or knows how a file is named.
+Rule: nobody else builds a path inside a store folder or knows how a file is named. Which of its
+folders has a file of the log: log_folders.py.
 """
 
 from pathlib import Path
@@ -35,13 +36,10 @@ class Folder(msgspec.Struct, frozen=True):
     """The paths inside one store folder, as the original has them; `aside` is our own."""
 
     root: Path
-    log_elsewhere: Path | None = None
-    """Where the log is, perhaps on another disk; None: in the root, as always."""
-
-    @property
-    def log(self) -> Path:
-        """The log's files, and nothing else: the original refuses a log folder with other files."""
-        return self.log_elsewhere or self.log_in_root
+    logs_elsewhere: tuple[Path, ...] = ()
+    """Where the log is, perhaps on other disks; none: in the root, as always."""
+    read_only_logs: tuple[Path, ...] = ()
+    """Folders with files of the log that get no new ones."""
 
     @property
     def log_in_root(self) -> Path:
@@ -49,14 +47,26 @@ class Folder(msgspec.Struct, frozen=True):
         return self.root / "commitlog"
 
     @property
-    def is_log_elsewhere(self) -> bool:
-        """Whether the log lies outside of the folder's own place for it."""
-        return self.log != self.log_in_root
+    def named_logs(self) -> tuple[Path, ...]:
+        """The folders that storePathCommitLog names or stands for; some may be read-only."""
+        return self.logs_elsewhere or (self.log_in_root,)
+
+    @property
+    def writable_logs(self) -> tuple[Path, ...]:
+        """The folders that get new files of the log, in the original's order: by name."""
+        writable = (path for path in self.named_logs if path not in self.read_only_logs)
+        return tuple(sorted(writable, key=str))
+
+    @property
+    def logs(self) -> tuple[Path, ...]:
+        """The folders of the log's files, and of nothing else: the original refuses others."""
+        return (*self.writable_logs, *self.read_only_logs)
 
     def name_inside(self, path: Path) -> Path:
         """Give how a file of the store would be called from the root, were the log there."""
-        if path.is_relative_to(self.log):
-            return Path(self.log_in_root.name) / path.relative_to(self.log)
+        for log in self.logs:
+            if path.is_relative_to(log):
+                return Path(self.log_in_root.name) / path.relative_to(log)
         return path.relative_to(self.root)
 
     @property

@@ -13,6 +13,8 @@ Rules:
    failed may have left pages in memory that look clean and are on no disk.
 """
 
+from pathlib import Path
+
 from orbitmq.errors import ReadFailed
 from orbitmq.store.findings import Aside, Finding, FindingKind
 from orbitmq.store.scan import PIECE_SIZE, LogFiles
@@ -39,13 +41,13 @@ def fill_missing(files: Files, log: LogFiles, end: int) -> tuple[int, list[Findi
         end = last * log.file_size
     missing = [number for number in range(log.numbers[0], last) if number not in present]
     for number in missing:
-        path = log.path(number * log.file_size)
+        start = number * log.file_size
+        path = log.folders.give(number, start)
         if number > log.numbers[-1]:
             text = (
                 f"{path}, at the end of the log, is missing, and what was written there with it;"
                 " the log goes on behind it. Bring the file back from a copy before the next start"
             )
-            start = number * log.file_size
             findings.append(Finding(FindingKind.MISSING_FILE, path, start, log.file_size, text))
         file = files.open_big(path, log.file_size, is_mapped=False)
         try:
@@ -55,7 +57,7 @@ def fill_missing(files: Files, log: LogFiles, end: int) -> tuple[int, list[Findi
         finally:
             file.close()
     if missing:
-        files.sync([log.path(0).parent])
+        files.sync(log.folders.writable)
         log.numbers[:] = sorted(present.union(missing))
     return end, findings
 
@@ -70,6 +72,7 @@ def tidy_end(
         if finding is not None:
             findings.append(finding)
     kept = [number for number in log.numbers if number * log.file_size <= end]
+    changed: set[Path] = set()
     for number in reversed(log.numbers[len(kept) :]):  # what a crash leaves of this is a row
         start = number * log.file_size
         path = log.path(start)
@@ -82,8 +85,11 @@ def tidy_end(
             kept.append(number)
         else:
             files.remove(path)
-    if len(kept) < len(log.numbers):
-        files.sync([log.path(0).parent])
+        if number not in kept:
+            log.folders.forget(start)
+            changed.add(path.parent)
+    if changed:
+        files.sync(sorted(changed))
     log.numbers[:] = kept
     return findings
 
@@ -127,12 +133,14 @@ def _is_torn_record(log: LogFiles, end: int, size: int) -> bool:
 def write_again(files: Files, log: LogFiles, start: int, end: int) -> None:
     """Write [start, end) of the log over itself and sync it."""
     start = max(start, end - REWRITE_MAX, log.first_offset)
+    folders = set(log.folders.writable)
     while start < end:
         stop = min(end, log.file_end(start))
         if start // log.file_size in log.numbers:
             _write_file_again(files, log, start, stop)
+            folders.add(log.path(start).parent)
         start = stop
-    files.sync([log.path(0).parent])
+    files.sync(sorted(folders))
 
 
 def _write_file_again(files: Files, log: LogFiles, start: int, stop: int) -> None:

@@ -9,11 +9,10 @@ Rules:
 """
 
 import struct
-from pathlib import Path
 
 from orbitmq.core import LogTail, Walked, record_at
 from orbitmq.store.bad_record import Footing, ViewGround, step_over
-from orbitmq.store.layout import file_name
+from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.scan import next_record
 from orbitmq.wire.record import BLANK_MAGIC
 from orbitmq.world.files import Files
@@ -30,9 +29,9 @@ _PREFIX = struct.Struct(">iI")  # size, magic
 class LogReader:
     """Reads one log."""
 
-    def __init__(self, files: Files, folder: Path, tail: LogTail) -> None:
+    def __init__(self, files: Files, folders: LogFolders, tail: LogTail) -> None:
         self._files = files
-        self._folder = folder
+        self._folders = folders
         self._tail = tail
 
     def raw(self, log_offset: int, size_max: int) -> memoryview:
@@ -46,7 +45,7 @@ class LogReader:
         view = tail.views.get(number) if log_offset >= tail.hot_offset else None
         if view is not None:
             return view[position : position + size]
-        path = self._folder / file_name(number * tail.file_size)
+        path = self._folders.path(number * tail.file_size)
         return memoryview(self._files.read_at(path, position, size) or b"")
 
     def records(self, log_offset: int, bytes_max: int = READ_BYTES_MAX) -> tuple[list[Walked], int]:

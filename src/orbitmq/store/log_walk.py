@@ -1,6 +1,6 @@
 """The log read from its files in bounded pieces, without a store: for check and dump.
 
-In: the log's folder, live or not. Out: its records in order, with damage between them named.
+In: the log's folders, live or not. Out: its records in order, with damage between them named.
 
 Rules:
 1. Only positioned reads by path: no lock, no map, nothing changed, memory bounded by PIECE_SIZE or
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from orbitmq.errors import CorruptRecord
 from orbitmq.store.bad_record import Footing, step_over
-from orbitmq.store.layout import file_name, is_file_name
+from orbitmq.store.log_folders import LogFolders
 from orbitmq.wire.record import (
     BLANK_MAGIC,
     BLANK_SIZE,
@@ -107,15 +107,14 @@ class Window:
 class LogWalk:
     """One pass over the log's files. `first_offset` and `end_offset` hold when it is over."""
 
-    def __init__(self, files: Files, folder: Path) -> None:
+    def __init__(self, files: Files, folders: LogFolders) -> None:
         self._files = files
-        self.folder = folder
-        self.names = [name for name in files.names(folder) if is_file_name(name)]
-        self.sizes = {name: files.size(folder / name) or 0 for name in self.names}
+        self.folders = folders
+        self.found = folders.find()
+        self.sizes = {path: files.size(path) or 0 for path in self.found.files}
         self.file_size = usual_size(list(self.sizes.values()))
-        self._starts = [
-            int(name) for name in self.names if self.file_size and int(name) % self.file_size == 0
-        ]
+        starts = [int(path.name) for path in self.found.files]
+        self._starts = [start for start in starts if self.file_size and start % self.file_size == 0]
         self.first_offset = self._starts[0] if self._starts else 0
         self.end_offset = self.first_offset
         self.tail_start: int | None = None
@@ -128,7 +127,7 @@ class LogWalk:
 
     def path(self, log_offset: int) -> Path:
         """Give the file that holds a log offset."""
-        return self.folder / file_name(log_offset - log_offset % self.file_size)
+        return self.folders.path(log_offset - log_offset % self.file_size)
 
     def walk(self, from_offset: int = 0) -> Iterator[Seen | Damage]:
         """Give records and damage in order, from the file on that holds `from_offset`."""

@@ -17,17 +17,19 @@ from typing import NamedTuple
 import msgspec
 
 from orbitmq.core import LogTail, Queue
+from orbitmq.errors import StoreError, WriteFailed
 from orbitmq.store.checkpoint import Checkpoint, FileSizes, Mark, Stamps, read_checkpoint
 from orbitmq.store.consume_queue import QueueFiles
 from orbitmq.store.flush import CheckpointFile
 from orbitmq.store.key_index import KeyIndex
 from orbitmq.store.layout import Folder
+from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.options import StoreOptions
-from orbitmq.store.places import take_places
+from orbitmq.store.places import folder_of, take_places
 from orbitmq.store.queue_ext_writing import UnitWriter
 from orbitmq.store.reading import ColdReader
 from orbitmq.store.recovery import Finding, Parts, Recovered, recover
-from orbitmq.store.survey import survey
+from orbitmq.store.survey import refuse_missing, survey
 from orbitmq.store.topic_removal import Notes, find_removed, save_notes, still_needed
 from orbitmq.world.clock import Clock
 from orbitmq.world.files import Files, FolderLock
@@ -39,6 +41,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of an open store."""
 
     folder: Folder
+    log_folders: LogFolders
     lock: FolderLock
     tail: LogTail
     first_offset: int
@@ -80,7 +83,8 @@ def open_folder(
     progress: Progress | None = None,
 ) -> Opened:
     """Open a folder; raises StoreError when it is taken or cannot be used."""
-    files, folder = outside.files, Folder(root, options.log_folder)
+    files, folder = outside.files, folder_of(root, options)
+    log_folders = LogFolders.of(files, folder)
     with ExitStack() as undo:
         lock = take_places(files, folder)
         undo.callback(lock.release)
@@ -91,7 +95,10 @@ def open_folder(
             files.open_big(folder.abort, 0, is_mapped=False).close()
             files.sync([root])
         before = read_checkpoint(files, folder.checkpoint)
-        found = survey(files, folder, options, before.sizes if before is not None else None)
+        sizes = before.sizes if before is not None else None
+        found = survey(files, folder, log_folders, options, sizes)
+        if not is_full_rebuild:
+            refuse_missing(log_folders, found, before)
         queue_files = QueueFiles(files, folder.queues, found.queue_file_size)
         undo.callback(queue_files.close)
         index = KeyIndex(
@@ -106,6 +113,7 @@ def open_folder(
         parts = Parts(
             files=files,
             folder=folder,
+            log_folders=log_folders,
             options=options,
             survey=found,
             queue_files=queue_files,
@@ -116,12 +124,13 @@ def open_folder(
             is_full_rebuild=is_full_rebuild,
             removed=find_removed(files, folder, before, is_clean=is_clean),
         )
-        recovered = recover(parts, progress)
+        recovered = _recovered(parts, progress)
         removed = _keep_removed(parts, recovered)
         checkpoint = _save_checkpoint(parts, recovered)
         undo.pop_all()
     return Opened(
         folder=folder,
+        log_folders=log_folders,
         lock=lock,
         tail=_tail(found.log_file_size, recovered),
         first_offset=recovered.first_offset,
@@ -136,6 +145,25 @@ def open_folder(
     )
 
 
+def _recovered(parts: Parts, progress: Progress | None) -> Recovered:
+    """Recover; raises StoreError when the log must go on where nothing can be written."""
+    file_size, log_folders = parts.survey.log_file_size, parts.log_folders
+    try:
+        recovered = recover(parts, progress)
+        number, position = divmod(recovered.end_offset, file_size)
+        path = log_folders.path(number * file_size)
+        if position and log_folders.is_read_only(path):
+            parts.files.open_big(path, file_size, is_mapped=False).close()
+    except WriteFailed as error:
+        if not log_folders.is_read_only(Path(str(error.path))):
+            raise
+        raise StoreError(
+            f"{error}: the log goes on in this file until it is full, or must be put in order"
+            f" there; move it to {log_folders.writable[0]}, or let its disk be written to once more"
+        ) from error
+    return recovered
+
+
 def _tail(file_size: int, recovered: Recovered) -> LogTail:
     tail = LogTail(file_size, recovered.end_offset)
     tail.hot_offset = recovered.checked_from
@@ -144,7 +172,13 @@ def _tail(file_size: int, recovered: Recovered) -> LogTail:
 
 
 def _unit_writer(parts: Parts) -> UnitWriter:
-    reader = ColdReader(parts.files, parts.folder, parts.survey.log_file_size, parts.queue_files)
+    reader = ColdReader(
+        parts.files,
+        parts.folder,
+        parts.log_folders,
+        parts.survey.log_file_size,
+        parts.queue_files,
+    )
     return UnitWriter(
         parts.files,
         parts.folder.queue_extras,
@@ -177,7 +211,8 @@ def _save_checkpoint(parts: Parts, recovered: Recovered) -> CheckpointFile:
         *parts.index.state(),
     )
     stamps = Stamps(recovered.store_ms, recovered.store_ms, mark.index_end_ms)
-    sizes = FileSizes(parts.survey.log_file_size, parts.survey.queue_file_size)
+    found, folder_count = parts.survey, len(parts.log_folders.all)
+    sizes = FileSizes(found.log_file_size, found.queue_file_size, folder_count)
     value = Checkpoint(stamps, mark, mark, parts.boot_id, sizes)
     checkpoint = CheckpointFile(files, folder.checkpoint, value)
     checkpoint.save(value)

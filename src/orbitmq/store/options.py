@@ -27,8 +27,10 @@ _MIB = 1_048_576
 class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a store is laid out and when it gives up."""
 
-    log_folder: Path | None = None
-    """Where the log is; None: in the store folder."""
+    log_folders: tuple[Path, ...] = ()
+    """Where the log is; none: in the store folder."""
+    read_only_log_folders: tuple[Path, ...] = ()
+    """Where files of it are that were written before; none is made there."""
     log_file_size: int = LOG_FILE_SIZE
     queue_file_size: int = QUEUE_FILE_SIZE
     index_slot_count: int = INDEX_SLOT_COUNT

@@ -19,7 +19,8 @@ from typing import NamedTuple
 from orbitmq.core import Gathered, PullStatus, Queue, Walked, record_at
 from orbitmq.core.state import ENTRY, ENTRY_SIZE, SCAN_COUNT_LEAST
 from orbitmq.store.consume_queue import HOLE_SIZE, Bounds, QueueFiles
-from orbitmq.store.layout import Folder, file_name, is_file_name
+from orbitmq.store.layout import Folder
+from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.queue_ext import ADDRESS_MAX, ExtraUnits, Unit
 from orbitmq.wire.names import LIGHT_QUEUE_PREFIX
 from orbitmq.wire.record import RECORD_SIZE_MIN
@@ -98,10 +99,16 @@ class ColdReader:
     """Reads entries and records by path; holds nothing but a count of what was damaged."""
 
     def __init__(
-        self, files: Files, folder: Folder, log_file_size: int, queue_files: QueueFiles
+        self,
+        files: Files,
+        folder: Folder,
+        log_folders: LogFolders,
+        log_file_size: int,
+        queue_files: QueueFiles,
     ) -> None:
         self._files = files
         self._folder = folder
+        self._log_folders = log_folders
         self._log_file_size = log_file_size
         self.queue_files = queue_files
         self._damaged: set[int] = set()
@@ -126,12 +133,12 @@ class ColdReader:
     def log_bytes(self, log_offset: int, size: int) -> bytes | None:
         """Give bytes of one log file, short at its end; None when the file is not there."""
         number, position = divmod(log_offset, self._log_file_size)
-        path = self._folder.log / file_name(number * self._log_file_size)
+        path = self._log_folders.path(number * self._log_file_size)
         return self._files.read_at(path, position, min(size, self._log_file_size - position))
 
     def log_starts(self) -> list[int]:
         """Give the first offsets of the log's files."""
-        return [int(name) for name in self._files.names(self._folder.log) if is_file_name(name)]
+        return self._log_folders.starts()
 
     def is_removed(self, log_offset: int) -> bool:
         """Whether the file that held a log offset was removed: the log has later ones."""

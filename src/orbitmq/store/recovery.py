@@ -31,6 +31,7 @@ from orbitmq.store.index_shape import is_index_name
 from orbitmq.store.key_index import KeyIndex
 from orbitmq.store.layout import Folder
 from orbitmq.store.log_end import fill_missing, tidy_end, write_again
+from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.plan import Plan, choose_plan
 from orbitmq.store.queue_survey import QueueSurvey
@@ -58,6 +59,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
     files: Files
     folder: Folder
+    log_folders: LogFolders
     options: StoreOptions
     survey: Survey
     queue_files: QueueFiles
@@ -111,7 +113,8 @@ class _Recovery:
         self._parts = parts
         self._progress = progress
         survey, folder = parts.survey, parts.folder
-        self._log = LogFiles(parts.files, folder.log, survey.log_file_size, [*survey.log_numbers])
+        numbers = [*survey.log_numbers]
+        self._log = LogFiles(parts.files, parts.log_folders, survey.log_file_size, numbers)
         self._aside = Aside(parts.files, folder)
         synced = parts.checkpoint.synced if parts.checkpoint is not None else None
         self._queues = QueueSurvey(
@@ -143,11 +146,12 @@ class _Recovery:
 
     def without_log(self) -> Recovered:
         """No log file at all: nothing that is derived from one can be right."""
-        checkpoint, folder = self._parts.checkpoint, self._parts.folder
+        checkpoint = self._parts.checkpoint
         mark = checkpoint.synced if checkpoint is not None else None
         if mark is not None and mark.log_offset:
-            text = f"{folder.log} holds no log file, where {mark.log_offset} bytes were written"
-            finding = Finding(FindingKind.MISSING_FILE, folder.log, 0, mark.log_offset, text)
+            place, size = self._log.folders.writable[0], mark.log_offset
+            text = f"{place} holds no log file, where {size} bytes were written"
+            finding = Finding(FindingKind.MISSING_FILE, place, 0, size, text)
             self._findings.append(finding)
         if self._parts.options.is_indexed:
             self._parts.index.clear()

@@ -24,7 +24,7 @@ from orbitmq.store.index_shape import Shape, find_shape, is_index_name
 from orbitmq.store.layout import Folder
 from orbitmq.store.opening import Outside, open_folder
 from orbitmq.store.options import StoreOptions
-from orbitmq.store.places import ensure_log, take_places
+from orbitmq.store.places import ensure_log, folder_of, take_places
 from orbitmq.store.verdict import RECOVERS, RESTORE, Level, Progress, Verdict, no_progress
 from orbitmq.world.files import Files
 
@@ -40,7 +40,7 @@ def repair(
     outside: Outside, root: Path, options: StoreOptions, progress: Progress = no_progress
 ) -> Repaired:
     """Repair a folder; raises StoreError when it is no store folder or somebody has it open."""
-    files, folder = outside.files, Folder(root, options.log_folder)
+    files, folder = outside.files, folder_of(root, options)
     ensure_log(files, folder)
     take_places(files, folder).release()  # says at once that somebody has it open
     verdict = check(files, root, options, outside.boot_id, progress)

@@ -97,6 +97,11 @@ class Retention:
         """Let the next checks remove what is old, whatever the hour and the space."""
         self._rounds = rounds
 
+    def full_folders(self, disks: Sequence[Disk]) -> frozenset[Path]:
+        """Say in which of several folders no file is made: age does not count on their disks."""
+        limit = self._settings.clean_forcibly_ratio
+        return frozenset(disk.folder for disk in disks if used_ratio(disk.space) > limit)
+
     def decide(self, facts: Facts) -> Decision:
         """Say what to remove now and whether to refuse writes."""
         doubt = self._doubt(facts)
@@ -172,6 +177,11 @@ class Retention:
                     "space there, or shorten fileReservedTime"
                 )
         return ""
+
+
+def least_used(disks: Sequence[Disk]) -> Disk:
+    """Give the disk of which least is used."""
+    return min(disks, key=lambda disk: used_ratio(disk.space))
 
 
 def used_ratio(space: Space) -> float:

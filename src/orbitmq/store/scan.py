@@ -27,7 +27,7 @@ from zlib import crc32
 from orbitmq.core import Walked, record_at
 from orbitmq.errors import ReadFailed
 from orbitmq.store.bad_record import Footing, step_over
-from orbitmq.store.layout import file_name
+from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.torn import has_lost_sector, is_cut_off
 from orbitmq.wire.frame import FRAME_SIZE_MAX
 from orbitmq.wire.record import (
@@ -80,9 +80,11 @@ class Gap(NamedTuple):
 class LogFiles:
     """The log's files by number, for reading."""
 
-    def __init__(self, files: Files, folder: Path, file_size: int, numbers: list[int]) -> None:
+    def __init__(
+        self, files: Files, folders: LogFolders, file_size: int, numbers: list[int]
+    ) -> None:
         self._files = files
-        self._folder = folder
+        self.folders = folders
         self.file_size = file_size
         self.numbers = numbers
         self.unreadable: dict[Gap, None] = {}
@@ -139,7 +141,7 @@ class LogFiles:
 
     def path(self, log_offset: int) -> Path:
         """Give the file that holds a log offset."""
-        return self._folder / file_name(log_offset - log_offset % self.file_size)
+        return self.folders.path(log_offset - log_offset % self.file_size)
 
     def file_end(self, log_offset: int) -> int:
         """Give the log offset at which the file of this one ends."""

@@ -42,7 +42,6 @@ from orbitmq.store.stats import StoreStats
 from orbitmq.store.topic_removal import RemovalJob, RemovalTargets, TopicRemovals
 from orbitmq.store.write_behind import WriteBehind
 from orbitmq.wire.record import BLANK_SIZE
-from orbitmq.world.files import Space
 
 __all__ = ["KeyQuery", "Store", "largest_body"]
 
@@ -77,8 +76,8 @@ class Store:
         self.stats = StoreStats()
         self._queues = opened.queues
         self.tail = tail = opened.tail
-        self._log = CommitLog(outside.files, opened.folder.log, tail, opened.first_offset)
-        self.log = LogReader(outside.files, opened.folder.log, tail)
+        self._log = CommitLog(outside.files, opened.log_folders, tail, opened.first_offset)
+        self.log = LogReader(outside.files, opened.log_folders, tail)
         self._followers = Followers(outside.files, opened.folder.config, self.log)
         self._publisher = Publisher(tail, self._queues)
         self._refusals = Refusals(tail, options)
@@ -86,12 +85,15 @@ class Store:
         """The end of what is surely on the disk."""
         self._files = outside.files
         self._raw = RawFollower(tail, self.queue, options.delays_ms)
-        self.reader = ColdReader(outside.files, opened.folder, tail.file_size, opened.queue_files)
+        self.reader = ColdReader(
+            outside.files, opened.folder, opened.log_folders, tail.file_size, opened.queue_files
+        )
         """For threads that read what is not in memory."""
         self.cleaner = Cleaner(
             CleanerOutside(outside.files, outside.clock),
             CleanerParts(
                 folder=opened.folder,
+                log_folders=opened.log_folders,
                 tail=tail,
                 log=self._log,
                 queues=self._queues,
@@ -184,10 +186,6 @@ class Store:
     def flush_lag_bytes(self) -> int:
         """How much of the log is not yet in queue and index files: what a start reads back."""
         return self.tail.written_offset - self._marked_offset
-
-    def disk_space(self) -> tuple[Space, Space]:
-        """Give the space of the disks of log and queues; for a thread. May raise OSError."""
-        return self._files.space(self.folder.log), self._files.space(self.folder.queues)
 
     def lookup(self, query: KeyQuery) -> Callable[[], list[int]]:
         """Give the function, for a thread, that finds messages by key: log offsets, newest first.
@@ -462,7 +460,7 @@ class Store:
 
         A failed sync halts the store, here as everywhere.
         """
-        self._log.reserve_failed()
+        self._log.reserve_failed(error)
         if isinstance(error, SyncFailed):
             self._refusals.halt(str(error))
 

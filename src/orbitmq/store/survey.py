@@ -7,21 +7,27 @@ Rules:
    no file has records behind that size. Otherwise they are read from the files: the size most of
    them have, and that their names are multiples of. Settings count only where these do not tell.
 2. What is no log file by its name is set aside. What a crash left half made is removed: it held
-   nothing.
+   nothing; and so is an empty file that log_folders.py leaves out, where that is possible.
 3. A log file that is too short is copied aside and lengthened with zeros; one that is too long is
    copied aside and cut. Afterwards every file of the log has the same size.
+4. Two files of one number that both hold something: nobody knows which is the log's, and nothing
+   is opened. The same where files are missing in a log that is or was in several folders: one may
+   be forgotten, or its disk not mounted. Only repair, told of all folders, goes on without them.
 """
 
 from collections import Counter
+from contextlib import suppress
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 from orbitmq.core.state import ENTRY_SIZE
-from orbitmq.errors import StoreError
-from orbitmq.store.checkpoint import FileSizes
+from orbitmq.errors import StoreError, WriteFailed
+from orbitmq.store.checkpoint import Checkpoint, FileSizes
 from orbitmq.store.consume_queue import file_size_in
 from orbitmq.store.findings import Aside, Finding, FindingKind
-from orbitmq.store.layout import Folder, file_name, is_file_name
+from orbitmq.store.layout import Folder, file_name
+from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.places import is_unfinished
 from orbitmq.store.scan import Gap, LogFiles, Scan
@@ -42,7 +48,11 @@ class Survey(NamedTuple):
 
 
 def survey(
-    files: Files, folder: Folder, options: StoreOptions, known: FileSizes | None = None
+    files: Files,
+    folder: Folder,
+    log_folders: LogFolders,
+    options: StoreOptions,
+    known: FileSizes | None = None,
 ) -> Survey:
     """Look at the folder and bring its log files into shape; needs the lock.
 
@@ -50,38 +60,52 @@ def survey(
     """
     findings: list[Finding] = []
     aside = Aside(files, folder)
-    names = _log_names(files, folder, aside, findings)
-    sizes = {name: files.size(folder.log / name) or 0 for name in names}
+    sizes = {
+        path: files.size(path) or 0 for path in _log_paths(files, log_folders, aside, findings)
+    }
     file_size = known.log_file_size if known is not None else 0
-    if not sizes or not _is_credible(files, folder, sizes, file_size):
-        file_size = _log_file_size(files, folder, sizes, options)
+    if not sizes or not _is_credible(files, log_folders, sizes, file_size):
+        file_size = _log_file_size(files, log_folders, sizes, options)
     numbers = []
-    for name, size in sizes.items():
-        if int(name) % file_size:
-            _set_aside(folder, name, aside, findings, f"its name is no multiple of {file_size}")
+    for path, size in sizes.items():
+        if int(path.name) % file_size:
+            _set_aside(path, aside, findings, f"its name is no multiple of {file_size}")
             continue
         if size != file_size:
-            _give_size(files, folder, name, (size, file_size), aside, findings)
-        numbers.append(int(name) // file_size)
-    _name_missing(folder, numbers, file_size, findings)
+            _give_size(files, path, (size, file_size), aside, findings)
+        numbers.append(int(path.name) // file_size)
+    _name_missing(log_folders, numbers, file_size, findings)
     return Survey(file_size, _queue_file_size(files, folder, options, known), numbers, findings)
 
 
-def _log_names(files: Files, folder: Folder, aside: Aside, findings: list[Finding]) -> list[str]:
-    names = []
-    for name in files.names(folder.log):
-        path = folder.log / name
-        if is_unfinished(name):
-            files.remove(path)
-        elif is_file_name(name) and not files.is_folder(path):
-            names.append(name)
+def _log_paths(
+    files: Files, log_folders: LogFolders, aside: Aside, findings: list[Finding]
+) -> list[Path]:
+    found = log_folders.find()
+    for path in found.doubles:
+        other = log_folders.path(int(path.name))
+        raise StoreError(
+            f"{other} and {path} are the same file of the log, and both hold something; move the"
+            " one that is not this log's out of there, and start again"
+        )
+    for path in found.strays:
+        if is_unfinished(path.name):
+            _remove(files, log_folders, path)
         else:
-            _set_aside(folder, name, aside, findings, "it is no log file by its name")
-    return names
+            _set_aside(path, aside, findings, "it is no log file by its name")
+    for path in found.empty:
+        _remove(files, log_folders, path)
+    return found.files
+
+
+def _remove(files: Files, log_folders: LogFolders, path: Path) -> None:
+    """Remove a file that holds nothing; where its disk is read-only indeed, pass over it."""
+    with suppress(*([WriteFailed] if log_folders.is_read_only(path) else [])):
+        files.remove(path)
 
 
 def _log_file_size(
-    files: Files, folder: Folder, sizes: dict[str, int], options: StoreOptions
+    files: Files, log_folders: LogFolders, sizes: dict[Path, int], options: StoreOptions
 ) -> int:
     """Give the size that explains most files: it is theirs and divides their names."""
     setting = options.log_file_size
@@ -95,48 +119,54 @@ def _log_file_size(
     best = max(counts, key=lambda size: (counts[size], size == setting, size))
     if len(sizes) > 1:
         return best if counts[best] > 1 else _spacing(sizes, best)
-    (name,) = sizes
-    is_cut = best != setting and not _is_whole_file(files, folder, name, (best, setting))
-    return setting if is_cut and int(name) % setting == 0 else best
+    (start,) = _starts(sizes)
+    is_cut = best != setting and not _is_whole_file(files, log_folders, start, (best, setting))
+    return setting if is_cut and start % setting == 0 else best
 
 
-def _multiples(sizes: dict[str, int], size: int) -> int:
-    return sum(int(name) % size == 0 for name in sizes)
+def _starts(sizes: dict[Path, int]) -> list[int]:
+    return [int(path.name) for path in sizes]
 
 
-def _spacing(sizes: dict[str, int], size: int) -> int:
+def _multiples(sizes: dict[Path, int], size: int) -> int:
+    return sum(start % size == 0 for start in _starts(sizes))
+
+
+def _spacing(sizes: dict[Path, int], size: int) -> int:
     """No two files have the same size: then the distance between their names tells."""
-    starts = sorted(map(int, sizes))
+    starts = _starts(sizes)
     steps = Counter(later - earlier for earlier, later in pairwise(starts))
     step, _ = max(steps.items(), key=lambda item: (item[1], -item[0]))
     return step if _multiples(sizes, step) == len(sizes) else size
 
 
-def _is_whole_file(files: Files, folder: Folder, name: str, sizes: tuple[int, int]) -> bool:
+def _is_whole_file(
+    files: Files, log_folders: LogFolders, start: int, sizes: tuple[int, int]
+) -> bool:
     """Whether a lone file of an unusual size is as long as files of this log are.
 
     Then it ends as files end, with zeros or a blank record, whatever damage lies before that. And
     when it has records behind the size that is set, it was not written with that size.
     """
     size, setting = sizes
-    start = int(name)
     if start % size:
         return False
-    log = LogFiles(files, folder.log, size, [start // size])
+    log = LogFiles(files, log_folders, size, [start // size])
     scan, last_end = _scanned(log)
     left = start + size - scan.end_offset
     is_ended = not left or (left >= BLANK_SIZE and log.is_free(scan.end_offset))
     return is_ended or last_end > start + setting
 
 
-def _is_credible(files: Files, folder: Folder, sizes: dict[str, int], size: int) -> bool:
+def _is_credible(files: Files, log_folders: LogFolders, sizes: dict[Path, int], size: int) -> bool:
     """Whether files can be of a size: by their names, and none has records behind it."""
     if size < RECORD_SIZE_MIN or _multiples(sizes, size) * 2 <= len(sizes):
         return False
-    for name, present in sizes.items():
-        if present > size and int(name) % present == 0:
-            log = LogFiles(files, folder.log, present, [int(name) // present])
-            if _scanned(log)[1] > int(name) + size:
+    for path, present in sizes.items():
+        start = int(path.name)
+        if present > size and start % present == 0:
+            log = LogFiles(files, log_folders, present, [start // present])
+            if _scanned(log)[1] > start + size:
                 return False
     return True
 
@@ -152,15 +182,9 @@ def _scanned(log: LogFiles) -> tuple[Scan, int]:
 
 
 def _give_size(
-    files: Files,
-    folder: Folder,
-    name: str,
-    sizes: tuple[int, int],
-    aside: Aside,
-    findings: list[Finding],
+    files: Files, path: Path, sizes: tuple[int, int], aside: Aside, findings: list[Finding]
 ) -> None:
     present, wanted = sizes
-    path = folder.log / name
     if present:  # an empty one is what a crash leaves between making a file and giving it a length
         copy = aside.copy(path)
         done = "lengthened with zeros" if present < wanted else "cut"
@@ -168,30 +192,52 @@ def _give_size(
             f"{path} has {present} bytes where the log's files have {wanted}; it was copied to "
             f"{copy} and {done}"
         )
-        findings.append(Finding(FindingKind.WRONG_SIZE, path, int(name), present, text))
+        findings.append(Finding(FindingKind.WRONG_SIZE, path, int(path.name), present, text))
     files.resize(path, wanted)
     files.sync([path])
 
 
-def _set_aside(folder: Folder, name: str, aside: Aside, findings: list[Finding], why: str) -> None:
-    path = folder.log / name
+def _set_aside(path: Path, aside: Aside, findings: list[Finding], why: str) -> None:
     text = f"{path} does not belong to the log: {why}; it was moved to {aside.move(path)}"
     findings.append(Finding(FindingKind.STRAY_FILE, path, -1, 0, text))
 
 
 def _name_missing(
-    folder: Folder, numbers: list[int], file_size: int, findings: list[Finding]
+    log_folders: LogFolders, numbers: list[int], file_size: int, findings: list[Finding]
 ) -> None:
     for before, after in pairwise(numbers):
         if after == before + 1 or len(findings) >= _MISSING_NAMED_MAX:
             continue
         start, size = (before + 1) * file_size, (after - before - 1) * file_size
-        path = folder.log / file_name(start)
+        path = log_folders.path(start)
         text = (
-            f"{path} is missing: log offsets {start} to {start + size} cannot be read, what comes"
-            " behind them can; bring the file back from a copy before the next start"
+            f"{log_folders.told(start)} is missing: log offsets {start} to {start + size} cannot be"
+            " read, what comes behind them can; bring the file back from a copy before the next"
+            " start"
         )
         findings.append(Finding(FindingKind.MISSING_FILE, path, start, size, text))
+
+
+def refuse_missing(log_folders: LogFolders, found: Survey, checkpoint: Checkpoint | None) -> None:
+    """Raise StoreError when one of several folders seems to be left out (rule 4).
+
+    Behind the synced mark files may be missing: a power cut keeps the names of some folders only.
+    """
+    known = checkpoint.sizes if checkpoint is not None else None
+    was_spread = known is not None and known.log_folder_count > 1
+    if not found.log_numbers or not (log_folders.is_spread or was_spread):
+        return
+    size, synced = found.log_file_size, checkpoint.synced if checkpoint is not None else None
+    numbers = set(found.log_numbers)
+    end = max(numbers) + 1 if synced is None else -(-synced.log_offset // size)
+    missing = next((each for each in range(min(numbers), end) if each not in numbers), None)
+    if missing is not None:
+        raise StoreError(
+            f"log file {file_name(missing * size)} is in none of {log_folders}, but the log goes on"
+            " behind it: mount the disk that has it, or name its folder in storePathCommitLog or"
+            " readOnlyCommitLogStorePaths; if it is lost, `orbitmq store repair`, told of all"
+            " folders with --log, goes on without it"
+        )
 
 
 def _queue_file_size(

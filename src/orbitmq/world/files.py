@@ -94,6 +94,10 @@ class Files(Protocol):
         """Whether a folder has this name."""
         ...
 
+    def can_write(self, path: Path) -> bool:
+        """Whether this process may make files in a folder."""
+        ...
+
     def names(self, path: AnyPath) -> list[str]:
         """Give the sorted names in a folder; empty when there is no such folder."""
         ...
@@ -192,10 +196,7 @@ class SystemFiles:
         return _reading(path, lambda fd: data_ranges(fd, start)) or []
 
     def is_zeros(self, path: AnyPath, position: int, size: int) -> bool | None:
-        """Whether a file ends `size` bytes behind `position`, and these are zeros; None: no file.
-
-        Holes are not read.
-        """
+        """Whether a file ends `size` bytes behind `position` and these are zeros; None: no file."""
         return _reading(path, lambda fd: is_zeros(fd, position, size))
 
     def size(self, path: Path) -> int | None:
@@ -211,6 +212,10 @@ class SystemFiles:
         """Whether a folder has this name."""
         facts = _facts(path)
         return facts is not None and stat.S_ISDIR(facts.st_mode)
+
+    def can_write(self, path: Path) -> bool:
+        """Whether this process may make files in a folder."""
+        return os.access(path, os.W_OK | os.X_OK)
 
     def names(self, path: AnyPath) -> list[str]:
         """Give the sorted names in a folder; empty when there is no such folder."""

@@ -23,14 +23,14 @@ def get_runtime_info(context: Context, request: Command, _connection: Connection
     An original that began less than a second ago, or has no sample yet, answers 1; we do not.
     """
     store, first_offset = context.store, context.store.first_offset
-    visible_offset = store.tail.visible_offset
+    visible_offset, cleaner = store.tail.visible_offset, store.cleaner
     table = runtime_table(context)
 
     def read() -> Command:
         record = record_by_offset(store.reader, first_offset, visible_offset)
         first_ms = NO_TIME if record is None else decode_record(record)[0].store_ms
-        disk = DiskFacts(*store.disk_space(), first_ms)
-        info = RuntimeInfo(table | disk_table(store.folder.log, disk))
+        disks = DiskFacts(*cleaner.look_at_disks(), cleaner.look_at_others(), first_ms)
+        info = RuntimeInfo(table | disk_table(disks))
         return reply_to(request, body=write_json(info, standard=True))
 
     return context.cold_reads.answer(request, read)
