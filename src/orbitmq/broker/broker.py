@@ -91,6 +91,7 @@ class Broker:
 
         `outside` is where files and time come from, instead of this machine.
         """
+        limits = limits_from(settings)
         self._settings = settings
         self._turn = turn
         self._registry = registry
@@ -142,7 +143,7 @@ class Broker:
                 turn,
                 read_frames=self._context.read_frames,
                 registry=registry,
-                limits=limits_from(settings),
+                limits=limits,
             )
             for name in ("broker", "broker-vip")
         )

@@ -70,7 +70,12 @@ def set_core_limits(core: CoreState, settings: BrokerSettings) -> None:
     core.send_from_ms = settings.start_accept_send_request_time_stamp
     core.pull_count_max = settings.max_transfer_count_on_message_in_memory
     core.pull_bytes_max = settings.max_transfer_bytes_on_message_in_memory
-    core.is_pull_plain = bool(settings.broker_permission & PERM_READ) and not (
+    core.is_pull_plain = is_pull_plain(settings)
+
+
+def is_pull_plain(settings: BrokerSettings) -> bool:
+    """Whether the hot core may answer pulls: no check or choice is asked for beyond its own."""
+    return bool(settings.broker_permission & PERM_READ) and not (
         settings.filter_support_retry or settings.slave_read_enable
     )
 

@@ -12,9 +12,6 @@ from orbitmq.config.settings import NoEffect
 
 _THREADS = "one event loop handles all requests; there is no pool of threads to size"
 _WAITING = "requests wait in the sockets of their senders, not in queues of a thread pool"
-_QUEUE_TIME = "only sends are refused for having waited (waitTimeMillsInSendQueue), nothing else is"
-_BUFFERS = "little is said to name servers; the system sizes the buffers of those connections"
-_OUTPUT = "unsent output is bounded for each connection by fixed limits"
 _MEMORY = "Python manages its own memory"
 _CALLS = "requests to one peer that wait for an answer are bounded by a fixed limit"
 _POOL = "the log is written with plain writes into the page cache; there is no pool beside it"
@@ -43,15 +40,10 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "checkCRCOnRecover": NoEffect("true", "checksums are always checked when a log is read back"),
     "clientAsyncSemaphoreValue": NoEffect("65535", _CALLS),
     "clientCallbackExecutorThreads": NoEffect("2", _THREADS),
-    "clientCloseSocketIfTimeout": NoEffect(
-        "true", "a connection to a name server stays open after a late answer"
-    ),
     "clientManageThreadPoolNums": NoEffect("32", _THREADS),
     "clientManagerThreadPoolQueueCapacity": NoEffect("1000000", _WAITING),
     "clientOnewaySemaphoreValue": NoEffect("65535", _CALLS),
     "clientPooledByteBufAllocatorEnable": NoEffect("false", _MEMORY),
-    "clientSocketRcvBufSize": NoEffect("0", _BUFFERS),
-    "clientSocketSndBufSize": NoEffect("0", _BUFFERS),
     "clientWorkerThreads": NoEffect("4", _THREADS),
     "commercialBaseCount": NoEffect("1", _COMMERCIAL),
     "commercialBigCount": NoEffect("1", _COMMERCIAL),
@@ -108,9 +100,6 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     ),
     "messageStorePlugIn": NoEffect("", "there is one store; no class is loaded by name"),
     "offsetCheckInSlave": NoEffect("false", _HA),
-    "osPageCacheBusyTimeOutMills": NoEffect(
-        "1000", "a slow write makes the loop late, and waitTimeMillsInSendQueue is about that"
-    ),
     "preferredLeaderId": NoEffect("", _DLEDGER),
     "processReplyMessageThreadPoolNums": NoEffect("20", _THREADS),
     "pullMessageThreadPoolNums": NoEffect("20", _THREADS),
@@ -158,11 +147,6 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "transientStorePoolSize": NoEffect("5", _POOL),
     "useEpollNativeSelector": NoEffect("false", "the event loop uses epoll on Linux anyway"),
     "useReentrantLockWhenPutMessage": NoEffect("true", _LOCK),
-    "useTLS": NoEffect("false", "TLS follows tls.server.mode and tls.enable"),
-    "waitTimeMillsInHeartbeatQueue": NoEffect("31000", _QUEUE_TIME),
-    "waitTimeMillsInPullQueue": NoEffect("5000", _QUEUE_TIME),
-    "waitTimeMillsInTransactionQueue": NoEffect("3000", _QUEUE_TIME),
+    "waitTimeMillsInTransactionQueue": NoEffect("3000", _TRANSACTIONS),
     "warmMapedFileEnable": NoEffect("false", _MAPPING),
-    "writeBufferHighWaterMark": NoEffect("0", _OUTPUT),
-    "writeBufferLowWaterMark": NoEffect("0", _OUTPUT),
 }

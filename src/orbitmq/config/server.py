@@ -11,6 +11,8 @@ import msgspec
 from orbitmq.config.settings import Settings, fact
 
 _BUFFER_SIZE_MAX = 1 << 30
+_WATER_MARK_MAX = 32 << 20
+"""Half of the unsent output that closes a connection."""
 
 
 class ServerSettings(Settings, frozen=True, kw_only=True):
@@ -58,6 +60,26 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
             unit="bytes",
             least=0,
             most=_BUFFER_SIZE_MAX,
+        ),
+    ] = 0
+
+    write_buffer_high_water_mark: Annotated[
+        int,
+        fact(
+            "With so much unsent output nothing more is read from a connection; 0: 1 MiB. Both"
+            " water marks count, or none.",
+            unit="bytes",
+            least=0,
+            most=_WATER_MARK_MAX,
+        ),
+    ] = 0
+    write_buffer_low_water_mark: Annotated[
+        int,
+        fact(
+            "It is read from again when no more than this is left; 0: a quarter of 1 MiB.",
+            unit="bytes",
+            least=0,
+            most=_WATER_MARK_MAX,
         ),
     ] = 0
 
