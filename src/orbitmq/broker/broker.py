@@ -365,14 +365,25 @@ class Broker:
 
     async def _clean(self) -> None:
         cleaner = self._store.cleaner
-        job = cleaner.begin()
+        settings = self._context.settings
+        pause_s = settings.delete_commit_log_files_interval / 1000
+        job = cleaner.begin(is_paced=pause_s > 0)
         await self._in_thread(job.run)
+        while not job.is_over:
+            cleaner.note_removed(job)
+            await asyncio.sleep(pause_s)
+            await self._in_thread(job.run)
         decision = cleaner.finish(job)
         if job.removed:
             log.info("removed %d old log files: %s", len(job.removed), decision.reason)
         while (trim := cleaner.begin_trim()) is not None:
             await self._in_thread(trim.run)
             cleaner.finish_trim(trim)
+        pause_s = settings.delete_consume_queue_files_interval / 1000
+        while (remove := cleaner.begin_remove(is_paced=pause_s > 0)) is not None:
+            await self._in_thread(remove.run)
+            cleaner.finish_remove(remove)
+            await asyncio.sleep(pause_s)
 
     async def _mark_delays(self) -> None:
         self._context.delays.mark_if_changed()

@@ -230,6 +230,26 @@ class StoreSettings(ServerSettings, frozen=True, kw_only=True):
             changeable=True,
         ),
     ] = 10_000
+    delete_commit_log_files_interval: Annotated[
+        int,
+        fact(
+            "The pause between two old files of the log that are removed.",
+            unit="ms",
+            least=0,
+            most=60_000,
+            changeable=True,
+        ),
+    ] = 100
+    delete_consume_queue_files_interval: Annotated[
+        int,
+        fact(
+            "The pause between two queues whose old files are removed.",
+            unit="ms",
+            least=0,
+            most=60_000,
+            changeable=True,
+        ),
+    ] = 100
     disk_max_used_space_ratio: Annotated[
         int,
         fact(

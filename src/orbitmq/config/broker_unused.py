@@ -18,7 +18,6 @@ _POOL = "the log is written with plain writes into the page cache; there is no p
 _LOCK = "one loop writes the log; there is no lock to choose"
 _MAPPING = "the log is written with plain writes; mapped pages need no warming"
 _UNLINK = "a removed file is unlinked at once and unmapped with its last reader"
-_PACE = "old files are unlinked in a thread, one after the other, without pauses"
 _COMMERCIAL = "nothing is billed"
 _HA = "replication does not exist yet"
 _DLEDGER = "DLedger's log is not supported; replication comes with master and slave"
@@ -59,8 +58,6 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "dLegerPeers": NoEffect("", _DLEDGER),
     "dLegerSelfId": NoEffect("", _DLEDGER),
     "debugLockEnable": NoEffect("false", "there is no page cache lock to write about"),
-    "deleteCommitLogFilesInterval": NoEffect("100", _PACE),
-    "deleteConsumeQueueFilesInterval": NoEffect("100", _PACE),
     "destroyMapedFileIntervalForcibly": NoEffect("120000", _UNLINK),
     "diskFallRecorded": NoEffect(
         "true", "no bytes are recorded; how many messages a group is behind is always a metric"
