@@ -101,7 +101,11 @@ class Context:
         self.on_settings_change: list[Callable[[BrokerSettings], None]] = [self._obey]
         self.boot_ms = self._wall_ms = clock.wall_ms()
         self.stats = BrokerStats(
-            core, self.store, settings.broker_cluster_name, clock.monotonic_s()
+            core,
+            self.store,
+            settings.broker_cluster_name,
+            clock.monotonic_s(),
+            has_queues=settings.enable_detail_stat,
         )
         self.region = settings.region_id
         self.recent_bytes = memory_bytes() * settings.access_message_in_memory_max_ratio // 100
@@ -122,6 +126,7 @@ class Context:
         self.flusher = Flusher(tables.store, settings, clock, self._after_sync)
         self.keeper = Keeper((table.file for table in self.tables), self.flusher.finish_removals)
         self._is_sync_flush = settings.flush_disk_type == "SYNC_FLUSH"
+        self._is_sync_eager = self.flusher.is_eager
         self._sync_timeout_s = settings.sync_flush_timeout / 1000
         self._waiting = WaitingAnswers()
         self._syncing: list[asyncio.Future[None]] = []
@@ -188,6 +193,7 @@ class Context:
         self.groups.is_auto_made = settings.auto_create_subscription_group
         self.cold_reads.change_limits(*cold_limits(settings))
         self.flusher.change_settings(settings)
+        self._is_sync_eager = self.flusher.is_eager
         self.store.cleaner.retention.change(retention_settings(settings))
         self._sync_timeout_s = settings.sync_flush_timeout / 1000
 
@@ -298,6 +304,8 @@ class Context:
                 connection.send_parts(answers)
         if self._is_sync_flush:
             self.flusher.want_sync()
+        elif self._is_sync_eager:
+            self.flusher.note_written()
         self.long_polls.wake(grown)
         self.on_grown(grown)
         self._request_rest()

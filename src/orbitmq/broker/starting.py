@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from orbitmq.broker.changes import read_kept_changes
-from orbitmq.broker.store_options import log_folder
+from orbitmq.broker.store_options import check_settings, log_folder
 from orbitmq.config import BrokerSettings, load_settings
 from orbitmq.errors import SettingError
 from orbitmq.store.layout import Folder
@@ -82,6 +82,7 @@ def put_together(files: Files, folder: Path, given: Given, *, strict: bool = Fal
 
 def _check_texts(settings: BrokerSettings) -> None:
     """Refuse what cannot be obeyed before anything is opened."""
+    check_settings(settings)
     if _BROKER_NAME.fullmatch(settings.broker_name) is None:
         raise SettingError(
             f"brokerName={settings.broker_name[:200]!r} cannot be used: it names a topic and a"

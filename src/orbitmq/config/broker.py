@@ -344,6 +344,9 @@ class BrokerSettings(StoreSettings, frozen=True, kw_only=True):
     ] = False
 
     # --- figures ---
+    enable_detail_stat: Annotated[
+        bool, fact("Keep figures by queue (QUEUE_PUT_NUMS, QUEUE_PUT_SIZE), too.")
+    ] = True
     auto_delete_unused_stats: Annotated[
         bool, fact("Forget the figures of topics and groups that were removed.", changeable=True)
     ] = False

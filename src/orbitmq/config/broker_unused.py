@@ -65,7 +65,6 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "duplicationEnable": NoEffect("false", "a log is never read back twice into the same queues"),
     "enableBatchPush": NoEffect("false", _MULTI),
     "enableDLegerCommitLog": NoEffect("false", _DLEDGER),
-    "enableDetailStat": NoEffect("true", "figures per topic and group are always kept"),
     "enableLmq": NoEffect("false", _MULTI),
     "enableMultiDispatch": NoEffect("false", _MULTI),
     "enableScheduleAsyncDeliver": NoEffect("false", _DELIVERY),
@@ -74,7 +73,6 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "endTransactionThreadPoolNums": NoEffect("12", _THREADS),
     "fastFailIfNoBufferInStorePool": NoEffect("false", _POOL),
     "filterServerNums": NoEffect("0", "filter servers do not exist; nothing is ever executed"),
-    "flushCommitLogTimed": NoEffect("true", "syncs keep their interval whatever is written"),
     "flushConsumeQueueLeastPages": NoEffect(
         "2", "queue entries are written behind in pieces of 16 MiB of log or every interval"
     ),
@@ -111,12 +109,6 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     ),
     "redeleteHangedFileInterval": NoEffect("120000", _UNLINK),
     "replyThreadPoolQueueCapacity": NoEffect("10000", _WAITING),
-    "rocketmq.broker.diskSpaceCleanForciblyRatio": NoEffect(
-        "0.85", "use diskSpaceCleanForciblyRatio, in per cent"
-    ),
-    "rocketmq.broker.diskSpaceWarningLevelRatio": NoEffect(
-        "0.90", "use diskSpaceWarningLevelRatio, in per cent"
-    ),
     "rocketmqHome": NoEffect("", "nothing is read from an installation folder"),
     "scheduleAsyncDeliverMaxPendingLimit": NoEffect("2000", _DELIVERY),
     "scheduleAsyncDeliverMaxResendNum2Blocked": NoEffect("3", _DELIVERY),
