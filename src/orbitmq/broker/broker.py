@@ -101,9 +101,8 @@ class Broker:
         outside = outside or this_machine()
         files, clock = outside.files, outside.clock
         self._files = files
-        self.address = ""
+        self.address, self._seen_refused = "", 0
         self._cleaned_s = clock.monotonic_s()
-        self._seen_refused = 0
         options = store_options(settings)
         self._store = store or StoreOpening(settings, folder, outside).run()
         core = CoreState(self._store.tail, settings.broker_cluster_name, settings.region_id)

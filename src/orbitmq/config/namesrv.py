@@ -49,10 +49,10 @@ class NamesrvSettings(ServerSettings, frozen=True, kw_only=True):
         "shutdownWaitTimeSeconds": NoEffect("30", _STOP),
         "supportActingMaster": NoEffect("false", _ACTING),
         "tls.server.authClient": NoEffect(
-            "false", "a client's certificate is always checked against tls.server.trustCertPath"
+            "false",
+            "a client's certificate is always checked against tls.server.trustCertPath:"
+            " Python's ssl cannot ask for one and take any",
         ),
-        "tls.config.file": NoEffect("", "give the tls.* keys in the settings file itself"),
-        "tls.test.mode.enable": NoEffect("true", "a certificate is never made up; give your own"),
         "unRegisterBrokerQueueCapacity": NoEffect("3000", "a broker is removed at once"),
         "useEpollNativeSelector": NoEffect("false", "the event loop uses epoll on Linux anyway"),
     }

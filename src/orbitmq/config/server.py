@@ -100,6 +100,22 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
     ] = ""
 
     # --- TLS ---
+    tls_config_file: Annotated[
+        str,
+        fact(
+            "A properties file with tls.* keys; what it says wins, tls.server.mode and tls.enable"
+            " are not read from it.",
+            original="/etc/rocketmq/tls.properties",
+        ),
+    ] = msgspec.field(name="tls.config.file", default="")
+    tls_test_mode_enable: Annotated[
+        bool,
+        fact(
+            "Without a certificate, offer TLS with one that is made up at the start, for trials;"
+            " a given one is used all the same.",
+            original="true",
+        ),
+    ] = msgspec.field(name="tls.test.mode.enable", default=False)
     tls_server_mode: Annotated[
         Literal["disabled", "permissive", "enforcing"],
         fact("Refuse, allow or demand TLS on the same port; without a certificate it is plain."),

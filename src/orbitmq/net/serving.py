@@ -61,6 +61,7 @@ def tls_from(settings: ServerSettings) -> TlsSettings:
         key_password=settings.tls_server_key_password or None,
         trust_cert_path=settings.tls_server_trust_cert_path or None,
         client_auth=ClientAuth(settings.tls_server_need_client_auth),
+        is_trial=settings.tls_test_mode_enable,
     )
 
 
