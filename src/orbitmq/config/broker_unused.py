@@ -16,7 +16,7 @@ _WAITING = (
     " and the system bounds those"
 )
 _MEMORY = "Python manages its own memory"
-_NO_SUCH_CALLS = "it bounds asynchronous requests, and the broker has none, as in the original"
+_NO_SUCH_CALLS = "it bounds a kind of request (invokeAsync) that the original's broker never sends"
 _POOL = "the log is written with plain writes into the page cache; there is no pool beside it"
 _LOCK = "one loop writes the log; there is no lock to choose"
 _MAPPING = "the log is written with plain writes; mapped pages need no warming"
