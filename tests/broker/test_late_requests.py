@@ -22,7 +22,7 @@ from orbitmq.world.files import BigFile, SystemFiles
 from orbitmq.world.net import run
 from tests.behaviour.requests import heartbeat_body, pull_request, send_request
 from tests.broker.running import Running, running
-from tests.broker.test_overload import StepClock, Watched, answers
+from tests.broker.test_overload import StepClock, Watched, answers, let_finish
 from tests.namesrv.registering import HandClock
 from tests.net.running import connected
 
@@ -49,6 +49,7 @@ async def stepping(folder: Path, **settings: object) -> AsyncIterator[tuple[Runn
         assert (await site.call(send_request("T", b"first"))).code == 0
         assert (await site.call(heartbeat())).code == 0
         context = site.broker._context
+        let_finish(site.broker)
         context.overload.now_s = StepClock().monotonic_s
         yield site, context, int(site.broker.address.rpartition(":")[2])
 
