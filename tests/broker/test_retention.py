@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -203,3 +204,95 @@ async def until(running: Running, code: int) -> str:
             if answer.code == code:
                 return answer.remark or ""
             await asyncio.sleep(0.01)
+
+
+# --- pauses between removals ---
+
+
+class Noting(SystemFiles):
+    """Files that note when the log's and the queues' were removed."""
+
+    def __init__(self) -> None:
+        self.log_s: list[float] = []
+        self.queues_s: dict[str, list[float]] = {}
+
+    def remove(self, path: Path) -> None:
+        super().remove(path)
+        if path.parent.name == "commitlog":
+            self.log_s.append(time.monotonic())
+        elif path.parent.parent.parent.name == "consumequeue":
+            self.queues_s.setdefault(path.parent.name, []).append(time.monotonic())
+
+
+def gaps(moments_s: list[float]) -> list[float]:
+    return [after - before for before, after in pairwise(moments_s)]
+
+
+async def send_to_queues(running: Running, count: int) -> None:
+    for number in range(count):
+        answer = await running.call(send_request("T", bytes(2_000), e=str(number % 3)))
+        assert answer.code == 0, answer.remark
+
+
+PACED = msgspec.structs.replace(OLD_AT_ONCE, delete_when="")
+
+
+def test_between_two_files_of_the_log_there_is_the_pause_that_was_set(tmp_path: Path) -> None:
+    settings = msgspec.structs.replace(PACED, delete_commit_log_files_interval=150)
+
+    async def inner() -> None:
+        files = Noting()
+        running = await begin(tmp_path, Turn(asyncio.get_running_loop()), settings, files)
+        try:
+            await send_many(running, 300)
+            await running.ask(RequestCode.DELETE_EXPIRED_COMMITLOG)
+            async with asyncio.timeout(UNTIL_S):
+                while len(files.log_s) < 3:
+                    await asyncio.sleep(0.01)
+            assert min(gaps(files.log_s)) > 0.14
+            assert await offset_of(running, 31) < 300, "what is left can be read"
+        finally:
+            await running.stop()
+
+    run(inner())
+
+
+def test_between_two_queues_whose_files_go_there_is_the_pause_that_was_set(
+    tmp_path: Path,
+) -> None:
+    settings = msgspec.structs.replace(
+        PACED, delete_commit_log_files_interval=0, delete_consume_queue_files_interval=150
+    )
+
+    async def inner() -> None:
+        files = Noting()
+        running = await begin(tmp_path, Turn(asyncio.get_running_loop()), settings, files)
+        try:
+            await send_to_queues(running, 300)
+            await running.ask(RequestCode.DELETE_EXPIRED_COMMITLOG)
+            async with asyncio.timeout(UNTIL_S):
+                while len(files.queues_s) < 3:
+                    await asyncio.sleep(0.01)
+            assert min(gaps(sorted(moments[0] for moments in files.queues_s.values()))) > 0.14
+        finally:
+            await running.stop()
+
+    run(inner())
+
+
+def test_a_stop_waits_for_no_pause(tmp_path: Path) -> None:
+    settings = msgspec.structs.replace(PACED, delete_commit_log_files_interval=60_000)
+
+    async def inner() -> None:
+        files = Noting()
+        running = await begin(tmp_path, Turn(asyncio.get_running_loop()), settings, files)
+        await send_many(running, 300)
+        await running.ask(RequestCode.DELETE_EXPIRED_COMMITLOG)
+        async with asyncio.timeout(UNTIL_S):
+            while not files.log_s:
+                await asyncio.sleep(0.01)
+        async with asyncio.timeout(UNTIL_S):
+            await running.stop()
+        assert len(files.log_s) == 1
+
+    run(inner())

@@ -23,3 +23,13 @@ def test_java_client_over_tls_gets_back_each_message(tmp_path: Path) -> None:
         assert_round_trip(lines, "Sealed", 100)
         with WireClient(system.broker) as plain, pytest.raises(ConnectionError):
             plain.ask(34)
+
+
+def test_java_client_over_tls_takes_the_certificate_that_is_made_up_for_trials(
+    tmp_path: Path,
+) -> None:
+    """The client's own tls.test.mode.enable is true: it trusts everybody."""
+    options = ["-D", "tls.server.mode=enforcing", "-D", "tls.test.mode.enable=true"]
+    with system_under_test(tmp_path / "data", *options) as system:
+        lines = java_probe("4.9.7", *round_trip(system.namesrv, "Trial", 20), tls=True)
+        assert_round_trip(lines, "Trial", 20)

@@ -56,6 +56,9 @@ def remove_old(store: Store) -> None:
     while (trim := store.cleaner.begin_trim()) is not None:
         trim.run()
         store.cleaner.finish_trim(trim)
+    while (remove := store.cleaner.begin_remove()) is not None:
+        remove.run()
+        store.cleaner.finish_remove(remove)
 
 
 if __name__ == "__main__":

@@ -205,6 +205,9 @@ class Driven:
         while (trim := store.cleaner.begin_trim()) is not None:
             trim.run()
             store.cleaner.finish_trim(trim)
+        while (remove := store.cleaner.begin_remove()) is not None:
+            remove.run()
+            store.cleaner.finish_remove(remove)
         self.model.first_offset = store.first_offset
         demand(store.first_offset == self.removing_to, "what is old goes", store.first_offset)
         self._note()

@@ -109,6 +109,35 @@ def test_a_removed_log_file_is_unmapped_when_its_last_reader_has_let_go(tmp_path
     store.close()
 
 
+def test_files_of_a_queue_that_was_made_anew_are_not_removed_for_the_old_one(
+    tmp_path: Path,
+) -> None:
+    settings = RetentionSettings(reserved_ms=0, delete_hours=";".join(map(str, range(24))))
+    store = Store(Outside(SystemFiles(), SystemClock(), BOOT), tmp_path, SMALL, settings)
+    send(store, 0, *[bytes(900)] * 10)
+    send(store, 1, *[bytes(900)] * 10)
+    flush(store, is_thorough=True)
+    for _ in range(2):  # the first look removes nothing by age
+        job = store.cleaner.begin()
+        job.run()
+        store.cleaner.finish(job)
+    trim = store.cleaner.begin_trim()
+    assert trim is not None
+    trim.run()
+    store.cleaner.finish_trim(trim)
+    assert store.queue("T", 0).min_offset > 0, "queues begin later before their files go"
+    first = tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}"
+    assert first.exists()
+    store.remove_topics({"T"})
+    store.flush_all()
+    send(store, 0, b"anew")
+    flush(store)
+    assert store.cleaner.begin_remove() is None
+    assert first.exists()
+    assert read_all(store, 0) == [b"anew"]
+    store.close()
+
+
 def test_the_checkpoint_moves_with_the_flush_of_the_queues_to_what_is_safe() -> None:
     files = MemoryFiles(ROOT)
     store = open_store(ROOT, files)

@@ -91,6 +91,7 @@ class Broker:
 
         `outside` is where files and time come from, instead of this machine.
         """
+        limits = limits_from(settings)
         self._settings = settings
         self._turn = turn
         self._registry = registry
@@ -100,9 +101,8 @@ class Broker:
         outside = outside or this_machine()
         files, clock = outside.files, outside.clock
         self._files = files
-        self.address = ""
+        self.address, self._seen_refused = "", 0
         self._cleaned_s = clock.monotonic_s()
-        self._seen_refused = 0
         options = store_options(settings)
         self._store = store or StoreOpening(settings, folder, outside).run()
         core = CoreState(self._store.tail, settings.broker_cluster_name, settings.region_id)
@@ -142,7 +142,7 @@ class Broker:
                 turn,
                 read_frames=self._context.read_frames,
                 registry=registry,
-                limits=limits_from(settings),
+                limits=limits,
             )
             for name in ("broker", "broker-vip")
         )
@@ -364,14 +364,25 @@ class Broker:
 
     async def _clean(self) -> None:
         cleaner = self._store.cleaner
-        job = cleaner.begin()
+        settings = self._context.settings
+        pause_s = settings.delete_commit_log_files_interval / 1000
+        job = cleaner.begin(is_paced=pause_s > 0)
         await self._in_thread(job.run)
+        while not job.is_over:
+            cleaner.note_removed(job)
+            await asyncio.sleep(pause_s)
+            await self._in_thread(job.run)
         decision = cleaner.finish(job)
         if job.removed:
             log.info("removed %d old log files: %s", len(job.removed), decision.reason)
         while (trim := cleaner.begin_trim()) is not None:
             await self._in_thread(trim.run)
             cleaner.finish_trim(trim)
+        pause_s = settings.delete_consume_queue_files_interval / 1000
+        while (remove := cleaner.begin_remove(is_paced=pause_s > 0)) is not None:
+            await self._in_thread(remove.run)
+            cleaner.finish_remove(remove)
+            await asyncio.sleep(pause_s)
 
     async def _mark_delays(self) -> None:
         self._context.delays.mark_if_changed()

@@ -28,11 +28,16 @@ from orbitmq.broker.keeping import Keeper
 from orbitmq.broker.long_poll import LongPolls
 from orbitmq.broker.offset_moved import ToldEvents
 from orbitmq.broker.offsets import OffsetTable
-from orbitmq.broker.overload import Overload
+from orbitmq.broker.overload import SLOW_WRITE_S, Overload
 from orbitmq.broker.pulls import note_outcome
 from orbitmq.broker.queue_locks import QueueLocks
 from orbitmq.broker.stats import BrokerStats
-from orbitmq.broker.store_options import cold_limits, retention_settings, set_core_limits
+from orbitmq.broker.store_options import (
+    cold_limits,
+    is_pull_plain,
+    retention_settings,
+    set_core_limits,
+)
 from orbitmq.broker.telling import RepeatedFailure
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerSettings, change_settings
@@ -96,7 +101,11 @@ class Context:
         self.on_settings_change: list[Callable[[BrokerSettings], None]] = [self._obey]
         self.boot_ms = self._wall_ms = clock.wall_ms()
         self.stats = BrokerStats(
-            core, self.store, settings.broker_cluster_name, clock.monotonic_s()
+            core,
+            self.store,
+            settings.broker_cluster_name,
+            clock.monotonic_s(),
+            has_queues=settings.enable_detail_stat,
         )
         self.region = settings.region_id
         self.recent_bytes = memory_bytes() * settings.access_message_in_memory_max_ratio // 100
@@ -117,6 +126,7 @@ class Context:
         self.flusher = Flusher(tables.store, settings, clock, self._after_sync)
         self.keeper = Keeper((table.file for table in self.tables), self.flusher.finish_removals)
         self._is_sync_flush = settings.flush_disk_type == "SYNC_FLUSH"
+        self._is_sync_eager = self.flusher.is_eager
         self._sync_timeout_s = settings.sync_flush_timeout / 1000
         self._waiting = WaitingAnswers()
         self._syncing: list[asyncio.Future[None]] = []
@@ -128,6 +138,7 @@ class Context:
         self._told_refusal = RepeatedFailure(log, clock)
         self._add_metrics(registry)
         self.overload = Overload(tables.store, turn, clock, lambda: self.settings, registry)
+        self.overload.on_late = self._obey_late
         turn.before_write(self.end_turn)
 
     def _add_metrics(self, registry: Registry) -> None:
@@ -182,8 +193,14 @@ class Context:
         self.groups.is_auto_made = settings.auto_create_subscription_group
         self.cold_reads.change_limits(*cold_limits(settings))
         self.flusher.change_settings(settings)
+        self._is_sync_eager = self.flusher.is_eager
         self.store.cleaner.retention.change(retention_settings(settings))
         self._sync_timeout_s = settings.sync_flush_timeout / 1000
+
+    def _obey_late(self) -> None:
+        """Have the hot core leave pulls alone that have waited too long."""
+        is_late = bool(self.overload.late_pull)
+        self.core.is_pull_plain = not is_late and is_pull_plain(self.settings)
 
     def set_store_host(self, host: Host) -> None:
         """Say what address records and message ids carry; known when the server listens."""
@@ -212,7 +229,7 @@ class Context:
             overload.note_read(now_s)
             self._wall_ms = self.clock.wall_ms()
         while True:
-            if core.tail.refusal:
+            if core.tail.refusal or overload.is_late:
                 start = overload.refuse(connection, data, start)
             result = handle_one_read(core, data, start, origin, self._wall_ms)
             used, answers, _, _, unknown, sends, pulls = result
@@ -275,6 +292,8 @@ class Context:
             for connection, _, _ in staged:
                 connection.drop("internal-error")
             raise
+        if self.store.stats.last_put_s > SLOW_WRITE_S:
+            self.overload.note_slow_write(self.store.stats.last_put_s)
         self._write_sizes.observe(self.core.tail.written_offset - start)
         self._stored.value = self.store.message_count
         _tell(after_write, None)
@@ -285,6 +304,8 @@ class Context:
                 connection.send_parts(answers)
         if self._is_sync_flush:
             self.flusher.want_sync()
+        elif self._is_sync_eager:
+            self.flusher.note_written()
         self.long_polls.wake(grown)
         self.on_grown(grown)
         self._request_rest()

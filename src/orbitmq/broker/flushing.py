@@ -99,6 +99,15 @@ class Flusher:
         self._is_wanted = True
         self._sync(0)
 
+    @property
+    def is_eager(self) -> bool:
+        """Whether the log is synced as soon as there is enough of it (flushCommitLogTimed)."""
+        return not self._settings.flush_commit_log_timed
+
+    def note_written(self) -> None:
+        """Sync what was written, if it is enough; for an eager one."""
+        self._sync(self._settings.flush_commit_log_least_pages)
+
     async def finish_removals(self) -> None:
         """Return when the files of removed topics are gone; raises why they could not go."""
         if not self._store.is_removing:
@@ -185,6 +194,8 @@ class Flusher:
         self._on_synced(grown)
         if self._is_wanted:
             self._sync(0)
+        elif self.is_eager:
+            self.note_written()
         waiting = self._waiting_flush
         if waiting is not None and self._store.durable_offset >= waiting.mark.log_offset:
             self._waiting_flush = None

@@ -4,7 +4,7 @@ In: what a command, a file and earlier runs say. Out: `BrokerStart`, or SettingE
 
 Rules:
 1. Weakest first: defaults, changes that earlier runs kept, NAMESRV_ADDR, the file of -c, what wins
-   over it (-D and flags).
+   over it (-D and flags), the file of tls.config.file.
 2. A file of -c that --brokers share is not changed: each keeps its changes in its own folder, and
    there they win over the file.
 """
@@ -17,9 +17,10 @@ from typing import NamedTuple
 import msgspec
 
 from orbitmq.broker.changes import read_kept_changes
-from orbitmq.broker.store_options import log_folders
+from orbitmq.broker.store_options import check_settings, log_folders
 from orbitmq.config import BrokerSettings, load_settings
 from orbitmq.errors import SettingError
+from orbitmq.net.tls_file import read_tls_file
 from orbitmq.store.layout import Folder
 from orbitmq.world.files import Files
 from orbitmq.world.machine import environment_text
@@ -64,7 +65,9 @@ def put_together(files: Files, folder: Path, given: Given, *, strict: bool = Fal
     folder = Path(settings.store_path_root_dir) if settings.store_path_root_dir else folder
     kept = read_kept_changes(files, folder / "config")
     told = {**told, **kept} if given.is_shared else {**kept, **told}
-    settings, notes = load_settings(BrokerSettings, told, given.overrides, strict=strict)
+    tls, tls_notes = read_tls_file(files, settings.tls_config_file, BrokerSettings)
+    settings, notes = load_settings(BrokerSettings, told, {**given.overrides, **tls}, strict=strict)
+    notes += tls_notes
     _check_texts(settings)
     file = Path(given.file) if given.file and not given.is_shared else None
     notes += [
@@ -83,6 +86,7 @@ def put_together(files: Files, folder: Path, given: Given, *, strict: bool = Fal
 
 def _check_texts(settings: BrokerSettings) -> None:
     """Refuse what cannot be obeyed before anything is opened."""
+    check_settings(settings)
     if _BROKER_NAME.fullmatch(settings.broker_name) is None:
         raise SettingError(
             f"brokerName={settings.broker_name[:200]!r} cannot be used: it names a topic and a"

@@ -70,7 +70,17 @@ class Rate(NamedTuple):
 class BrokerStats:
     """The figures of one broker."""
 
-    def __init__(self, core: CoreState, store: Store, cluster: str, now_s: float) -> None:
+    def __init__(
+        self,
+        core: CoreState,
+        store: Store,
+        cluster: str,
+        now_s: float,
+        *,
+        has_queues: bool = True,
+    ) -> None:
+        """`has_queues`: whether there are figures by queue, too (enableDetailStat)."""
+        self._has_queues = has_queues
         self._core = core
         self._store = store
         self._cluster = cluster
@@ -181,7 +191,8 @@ class BrokerStats:
             self._sample("group", f"{name}@{group}", now_ms, totals)
             if number % SLICE == SLICE - 1:
                 yield
-        self._sample_delay_levels(now_ms)
+        if self._has_queues:
+            self._sample_delay_levels(now_ms)
         if self._number % (60 // SAMPLE_S) == 0:
             self._note_put_times()
         yield

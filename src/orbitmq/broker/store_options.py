@@ -5,6 +5,7 @@ SettingError.
 Rule: the store knows no setting's key; this is the one place that translates.
 """
 
+import re
 from pathlib import Path
 
 from orbitmq.config import BrokerSettings
@@ -17,6 +18,9 @@ from orbitmq.store.store import largest_body
 from orbitmq.wire.bodies_namesrv import PERM_READ
 from orbitmq.world.machine import memory_bytes
 
+_FRACTION = re.compile(r"[0-9]{0,3}\.?[0-9]{1,17}")
+CLEAN_FORCIBLY_PERCENT = BrokerSettings().disk_space_clean_forcibly_ratio
+WARNING_PERCENT = BrokerSettings().disk_space_warning_level_ratio
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -56,11 +60,38 @@ def retention_settings(settings: BrokerSettings) -> RetentionSettings:
         reserved_ms=settings.file_reserved_time * _UNIT_MS["h"],
         delete_hours=settings.delete_when,
         max_used_ratio=settings.disk_max_used_space_ratio / 100,
-        clean_forcibly_ratio=settings.disk_space_clean_forcibly_ratio / 100,
-        warning_ratio=settings.disk_space_warning_level_ratio / 100,
+        clean_forcibly_ratio=_clean_forcibly_ratio(settings),
+        warning_ratio=_warning_ratio(settings),
         is_forcible=settings.clean_file_forcibly_enable,
         least_free_bytes=settings.disk_free_bytes_least,
     )
+
+
+def _clean_forcibly_ratio(settings: BrokerSettings) -> float:
+    percent, text = (
+        settings.disk_space_clean_forcibly_ratio,
+        settings.disk_space_clean_forcibly_fraction,
+    )
+    if not text or percent != CLEAN_FORCIBLY_PERCENT:
+        return percent / 100
+    return _fraction(text, "rocketmq.broker.diskSpaceCleanForciblyRatio")
+
+
+def _warning_ratio(settings: BrokerSettings) -> float:
+    percent, text = (
+        settings.disk_space_warning_level_ratio,
+        settings.disk_space_warning_level_fraction,
+    )
+    if not text or percent != WARNING_PERCENT:
+        return percent / 100
+    return _fraction(text, "rocketmq.broker.diskSpaceWarningLevelRatio")
+
+
+def _fraction(text: str, key: str) -> float:
+    """Give a part of the disk; raises SettingError for what is none."""
+    if _FRACTION.fullmatch(text.strip()) is None or not 0.01 <= float(text) <= 0.99:
+        raise SettingError(f"{key}={text[:80]} cannot be used; expected a fraction, 0.01 to 0.99")
+    return float(text)
 
 
 def set_core_limits(core: CoreState, settings: BrokerSettings) -> None:
@@ -70,7 +101,12 @@ def set_core_limits(core: CoreState, settings: BrokerSettings) -> None:
     core.send_from_ms = settings.start_accept_send_request_time_stamp
     core.pull_count_max = settings.max_transfer_count_on_message_in_memory
     core.pull_bytes_max = settings.max_transfer_bytes_on_message_in_memory
-    core.is_pull_plain = bool(settings.broker_permission & PERM_READ) and not (
+    core.is_pull_plain = is_pull_plain(settings)
+
+
+def is_pull_plain(settings: BrokerSettings) -> bool:
+    """Whether the hot core may answer pulls: no check or choice is asked for beyond its own."""
+    return bool(settings.broker_permission & PERM_READ) and not (
         settings.filter_support_retry or settings.slave_read_enable
     )
 
@@ -91,6 +127,7 @@ def cold_limits(settings: BrokerSettings) -> tuple[ColdLimits, ColdLimits]:
 
 def check_settings(settings: BrokerSettings) -> None:
     """Raise SettingError for texts that say nothing to the store."""
+    retention_settings(settings)
     parse_hours(settings.delete_when)
     parse_delays(settings.message_delay_level)
 

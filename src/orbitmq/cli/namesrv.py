@@ -23,6 +23,7 @@ from orbitmq.config import NamesrvSettings, render_properties
 from orbitmq.metrics import Registry
 from orbitmq.namesrv.changes import CHANGES_FILE, load_namesrv_settings, read_changes
 from orbitmq.namesrv.namesrv import NameServer
+from orbitmq.net.tls_file import read_tls_file
 from orbitmq.net.turn import Turn
 from orbitmq.world.files import Files, SystemFiles
 
@@ -102,8 +103,11 @@ def load_start(
 ) -> NamesrvStart:
     """Put the settings of a start together; raises SettingError."""
     changes = read_changes(files, folder / CHANGES_FILE)
+    path = {**properties, **overrides}.get("tls.config.file", "")
+    tls, tls_notes = read_tls_file(files, path, NamesrvSettings)
+    overrides = {**overrides, **tls}
     settings, notes = load_namesrv_settings(changes, properties, overrides, strict=strict)
-    return NamesrvStart(settings, folder, notes)
+    return NamesrvStart(settings, folder, [*notes, *tls_notes])
 
 
 class NamesrvService:

@@ -17,6 +17,7 @@ from orbitmq.config.settings import NoEffect, fact
 
 _LONG_MAX = 2**63 - 1
 _INT_MAX = 2**31 - 1
+_BUFFER_SIZE_MAX = 1 << 30
 
 
 class BrokerSettings(StoreSettings, frozen=True, kw_only=True):
@@ -87,6 +88,27 @@ class BrokerSettings(StoreSettings, frozen=True, kw_only=True):
             most=86_400,
         ),
     ] = 120
+    client_close_socket_if_timeout: Annotated[
+        bool, fact("Dial a name server anew after it did not answer in time.")
+    ] = True
+    client_socket_rcv_buf_size: Annotated[
+        int,
+        fact(
+            "The receive buffer of connections to name servers; 0 leaves it to the system.",
+            unit="bytes",
+            least=0,
+            most=_BUFFER_SIZE_MAX,
+        ),
+    ] = 0
+    client_socket_snd_buf_size: Annotated[
+        int,
+        fact(
+            "The send buffer of connections to name servers; 0 leaves it to the system.",
+            unit="bytes",
+            least=0,
+            most=_BUFFER_SIZE_MAX,
+        ),
+    ] = 0
     register_name_server_period: Annotated[
         int,
         fact(
@@ -117,6 +139,9 @@ class BrokerSettings(StoreSettings, frozen=True, kw_only=True):
     tls_enable: Annotated[
         bool, fact("Dial name servers with TLS; tls.server.mode=enforcing does so, too.")
     ] = msgspec.field(name="tls.enable", default=False)
+    use_tls: Annotated[bool, fact("The same, as a key of the settings file.")] = msgspec.field(
+        name="useTLS", default=False
+    )
     tls_client_cert_path: Annotated[
         str, fact("The certificate (PEM) that name servers are shown; empty: tls.server.certPath.")
     ] = msgspec.field(name="tls.client.certPath", default="")
@@ -187,7 +212,10 @@ class BrokerSettings(StoreSettings, frozen=True, kw_only=True):
     ] = False
     broker_fast_failure_enable: Annotated[
         bool,
-        fact("Refuse sends that waited too long; false: they wait.", changeable=True),
+        fact(
+            "Refuse sends, pulls and heartbeats that waited too long; false: they wait.",
+            changeable=True,
+        ),
     ] = True
     wait_time_mills_in_send_queue: Annotated[
         int,
@@ -199,6 +227,16 @@ class BrokerSettings(StoreSettings, frozen=True, kw_only=True):
             changeable=True,
         ),
     ] = 200
+    os_page_cache_busy_time_out_mills: Annotated[
+        int,
+        fact(
+            "When writing the log took longer, the sends that wait behind it are refused as busy.",
+            unit="ms",
+            least=10,
+            most=_INT_MAX,
+            changeable=True,
+        ),
+    ] = 1_000
     memory_bytes_max: Annotated[
         int,
         fact(
@@ -212,6 +250,16 @@ class BrokerSettings(StoreSettings, frozen=True, kw_only=True):
     ] = 0
 
     # --- pulls ---
+    wait_time_mills_in_pull_queue: Annotated[
+        int,
+        fact(
+            "When a pull has waited longer for its turn, it is refused as busy.",
+            unit="ms",
+            least=10,
+            most=_INT_MAX,
+            changeable=True,
+        ),
+    ] = 5_000
     long_polling_enable: Annotated[
         bool, fact("Hold a pull that finds nothing for as long as it asks.", changeable=True)
     ] = True
@@ -271,6 +319,16 @@ class BrokerSettings(StoreSettings, frozen=True, kw_only=True):
     ] = 32
 
     # --- consumers ---
+    wait_time_mills_in_heartbeat_queue: Annotated[
+        int,
+        fact(
+            "When a heartbeat has waited longer for its turn, it is refused as busy.",
+            unit="ms",
+            least=10,
+            most=_INT_MAX,
+            changeable=True,
+        ),
+    ] = 31_000
     notify_consumer_ids_changed_enable: Annotated[
         bool, fact("Tell the members of a group when one comes or goes.", changeable=True)
     ] = True
@@ -286,6 +344,9 @@ class BrokerSettings(StoreSettings, frozen=True, kw_only=True):
     ] = False
 
     # --- figures ---
+    enable_detail_stat: Annotated[
+        bool, fact("Keep figures by queue (QUEUE_PUT_NUMS, QUEUE_PUT_SIZE), too.")
+    ] = True
     auto_delete_unused_stats: Annotated[
         bool, fact("Forget the figures of topics and groups that were removed.", changeable=True)
     ] = False

@@ -6,6 +6,8 @@ defaults unless a fact says so. `broker.store_options` translates them for the s
 
 from typing import Annotated, Literal
 
+import msgspec
+
 from orbitmq.config.server import ServerSettings
 from orbitmq.config.settings import fact
 
@@ -161,6 +163,14 @@ class StoreSettings(ServerSettings, frozen=True, kw_only=True):
         int,
         fact("How often the log is synced.", unit="ms", least=10, most=60_000, changeable=True),
     ] = 500
+    flush_commit_log_timed: Annotated[
+        bool,
+        fact(
+            "Whether syncs wait for that interval; false: the log is synced as soon as enough "
+            "pages of it are unsynced.",
+            changeable=True,
+        ),
+    ] = True
     flush_commit_log_least_pages: Annotated[
         int,
         fact(
@@ -237,6 +247,26 @@ class StoreSettings(ServerSettings, frozen=True, kw_only=True):
             changeable=True,
         ),
     ] = 10_000
+    delete_commit_log_files_interval: Annotated[
+        int,
+        fact(
+            "The pause between two old files of the log that are removed.",
+            unit="ms",
+            least=0,
+            most=60_000,
+            changeable=True,
+        ),
+    ] = 100
+    delete_consume_queue_files_interval: Annotated[
+        int,
+        fact(
+            "The pause between two queues whose old files are removed.",
+            unit="ms",
+            least=0,
+            most=60_000,
+            changeable=True,
+        ),
+    ] = 100
     disk_max_used_space_ratio: Annotated[
         int,
         fact(
@@ -257,6 +287,13 @@ class StoreSettings(ServerSettings, frozen=True, kw_only=True):
             changeable=True,
         ),
     ] = 85
+    disk_space_clean_forcibly_fraction: Annotated[
+        str,
+        fact(
+            "The same as a fraction, such as 0.8; counts while diskSpaceCleanForciblyRatio is 85.",
+            original="0.85",
+        ),
+    ] = msgspec.field(name="rocketmq.broker.diskSpaceCleanForciblyRatio", default="")
     disk_space_warning_level_ratio: Annotated[
         int,
         fact(
@@ -267,6 +304,13 @@ class StoreSettings(ServerSettings, frozen=True, kw_only=True):
             changeable=True,
         ),
     ] = 90
+    disk_space_warning_level_fraction: Annotated[
+        str,
+        fact(
+            "The same as a fraction, such as 0.8; counts while diskSpaceWarningLevelRatio is 90.",
+            original="0.90",
+        ),
+    ] = msgspec.field(name="rocketmq.broker.diskSpaceWarningLevelRatio", default="")
     disk_free_bytes_least: Annotated[
         int,
         fact(

@@ -11,17 +11,16 @@ from collections.abc import Mapping
 from orbitmq.config.settings import NoEffect
 
 _THREADS = "one event loop handles all requests; there is no pool of threads to size"
-_WAITING = "requests wait in the sockets of their senders, not in queues of a thread pool"
-_QUEUE_TIME = "only sends are refused for having waited (waitTimeMillsInSendQueue), nothing else is"
-_BUFFERS = "little is said to name servers; the system sizes the buffers of those connections"
-_OUTPUT = "unsent output is bounded for each connection by fixed limits"
+_WAITING = (
+    "there is no queue whose length could be set: requests wait in the sockets of their senders,"
+    " and the system bounds those"
+)
 _MEMORY = "Python manages its own memory"
-_CALLS = "requests to one peer that wait for an answer are bounded by a fixed limit"
+_NO_SUCH_CALLS = "it bounds a kind of request (invokeAsync) that the original's broker never sends"
 _POOL = "the log is written with plain writes into the page cache; there is no pool beside it"
 _LOCK = "one loop writes the log; there is no lock to choose"
 _MAPPING = "the log is written with plain writes; mapped pages need no warming"
 _UNLINK = "a removed file is unlinked at once and unmapped with its last reader"
-_PACE = "old files are unlinked in a thread, one after the other, without pauses"
 _COMMERCIAL = "nothing is billed"
 _HA = "replication does not exist yet"
 _DLEDGER = "DLedger's log is not supported; replication comes with master and slave"
@@ -40,18 +39,17 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     ),
     "brokerRole": NoEffect("ASYNC_MASTER", _HA + "; every broker is a master of its own"),
     "channelNotActiveInterval": NoEffect("60000", "the original has no use for it either"),
-    "checkCRCOnRecover": NoEffect("true", "checksums are always checked when a log is read back"),
-    "clientAsyncSemaphoreValue": NoEffect("65535", _CALLS),
-    "clientCallbackExecutorThreads": NoEffect("2", _THREADS),
-    "clientCloseSocketIfTimeout": NoEffect(
-        "true", "a connection to a name server stays open after a late answer"
+    "checkCRCOnRecover": NoEffect(
+        "true", "checksums are always checked when a log is read back: damage must not be served"
     ),
+    "clientAsyncSemaphoreValue": NoEffect("65535", _NO_SUCH_CALLS),
+    "clientCallbackExecutorThreads": NoEffect("2", _THREADS),
     "clientManageThreadPoolNums": NoEffect("32", _THREADS),
     "clientManagerThreadPoolQueueCapacity": NoEffect("1000000", _WAITING),
-    "clientOnewaySemaphoreValue": NoEffect("65535", _CALLS),
+    "clientOnewaySemaphoreValue": NoEffect(
+        "65535", "a name server is told one thing at a time, and its answer is awaited"
+    ),
     "clientPooledByteBufAllocatorEnable": NoEffect("false", _MEMORY),
-    "clientSocketRcvBufSize": NoEffect("0", _BUFFERS),
-    "clientSocketSndBufSize": NoEffect("0", _BUFFERS),
     "clientWorkerThreads": NoEffect("4", _THREADS),
     "commercialBaseCount": NoEffect("1", _COMMERCIAL),
     "commercialBigCount": NoEffect("1", _COMMERCIAL),
@@ -67,27 +65,29 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "dLegerPeers": NoEffect("", _DLEDGER),
     "dLegerSelfId": NoEffect("", _DLEDGER),
     "debugLockEnable": NoEffect("false", "there is no page cache lock to write about"),
-    "deleteCommitLogFilesInterval": NoEffect("100", _PACE),
-    "deleteConsumeQueueFilesInterval": NoEffect("100", _PACE),
     "destroyMapedFileIntervalForcibly": NoEffect("120000", _UNLINK),
     "diskFallRecorded": NoEffect(
-        "true", "no bytes are recorded; how many messages a group is behind is always a metric"
+        "true",
+        "the original only writes that into its log of statistics; how far groups are behind is"
+        " always a metric (orbitmq_broker_lag_messages)",
     ),
     "duplicationEnable": NoEffect("false", "a log is never read back twice into the same queues"),
     "enableBatchPush": NoEffect("false", _MULTI),
     "enableDLegerCommitLog": NoEffect("false", _DLEDGER),
-    "enableDetailStat": NoEffect("true", "figures per topic and group are always kept"),
     "enableLmq": NoEffect("false", _MULTI),
     "enableMultiDispatch": NoEffect("false", _MULTI),
     "enableScheduleAsyncDeliver": NoEffect("false", _DELIVERY),
-    "enableScheduleMessageStats": NoEffect("true", "delayed messages are always counted"),
+    "enableScheduleMessageStats": NoEffect(
+        "true", "figures are read from the queues, and those count delivered messages, too"
+    ),
     "endTransactionPoolQueueCapacity": NoEffect("100000", _WAITING),
     "endTransactionThreadPoolNums": NoEffect("12", _THREADS),
     "fastFailIfNoBufferInStorePool": NoEffect("false", _POOL),
     "filterServerNums": NoEffect("0", "filter servers do not exist; nothing is ever executed"),
-    "flushCommitLogTimed": NoEffect("true", "syncs keep their interval whatever is written"),
     "flushConsumeQueueLeastPages": NoEffect(
-        "2", "queue entries are written behind in pieces of 16 MiB of log or every interval"
+        "2",
+        "all queues are written together, without a sync: one mark says from where a start reads"
+        " the log back, and a queue left out would hold it up",
     ),
     "flushConsumerOffsetHistoryInterval": NoEffect("60000", "no history of offsets is written"),
     "flushLeastPagesWhenWarmMapedFile": NoEffect("4096", _MAPPING),
@@ -100,17 +100,16 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "heartbeatThreadPoolQueueCapacity": NoEffect("50000", _WAITING),
     "highSpeedMode": NoEffect("false", "the original has no use for it either"),
     "isEnableBatchPush": NoEffect("false", _MULTI),
-    "isolateLogEnable": NoEffect("false", "logs go to standard error; there are no log files"),
+    "isolateLogEnable": NoEffect(
+        "false", "logs go to standard error; there are no log files to keep apart"
+    ),
     "maxDelayTime": NoEffect("40", "the original has no use for it either"),
     "maxLmqConsumeQueueNum": NoEffect("20000", _MULTI),
     "messageIndexSafe": NoEffect(
-        "false", "after a kill the index is always read back from where it was synced"
+        "false", "it is as if true: after a kill the index is read back from where it was synced"
     ),
     "messageStorePlugIn": NoEffect("", "there is one store; no class is loaded by name"),
     "offsetCheckInSlave": NoEffect("false", _HA),
-    "osPageCacheBusyTimeOutMills": NoEffect(
-        "1000", "a slow write makes the loop late, and waitTimeMillsInSendQueue is about that"
-    ),
     "preferredLeaderId": NoEffect("", _DLEDGER),
     "processReplyMessageThreadPoolNums": NoEffect("20", _THREADS),
     "pullMessageThreadPoolNums": NoEffect("20", _THREADS),
@@ -122,12 +121,6 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "queryThreadPoolQueueCapacity": NoEffect("20000", _WAITING),
     "redeleteHangedFileInterval": NoEffect("120000", _UNLINK),
     "replyThreadPoolQueueCapacity": NoEffect("10000", _WAITING),
-    "rocketmq.broker.diskSpaceCleanForciblyRatio": NoEffect(
-        "0.85", "use diskSpaceCleanForciblyRatio, in per cent"
-    ),
-    "rocketmq.broker.diskSpaceWarningLevelRatio": NoEffect(
-        "0.90", "use diskSpaceWarningLevelRatio, in per cent"
-    ),
     "rocketmq.broker.multiPathSplitter": NoEffect(
         ",", "folders in storePathCommitLog are separated by commas"
     ),
@@ -136,33 +129,34 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "scheduleAsyncDeliverMaxResendNum2Blocked": NoEffect("3", _DELIVERY),
     "sendMessageThreadPoolNums": NoEffect("4", _THREADS),
     "sendThreadPoolQueueCapacity": NoEffect("10000", _WAITING),
-    "serverAsyncSemaphoreValue": NoEffect("64", _CALLS),
+    "serverAsyncSemaphoreValue": NoEffect("64", _NO_SUCH_CALLS),
     "serverCallbackExecutorThreads": NoEffect("0", _THREADS),
-    "serverOnewaySemaphoreValue": NoEffect("256", _CALLS),
+    "serverOnewaySemaphoreValue": NoEffect(
+        "256", "notices to clients leave with the loop's other output, and its limits bound them"
+    ),
     "serverPooledByteBufAllocatorEnable": NoEffect("true", _MEMORY),
     "serverSelectorThreads": NoEffect("3", _THREADS),
     "serverWorkerThreads": NoEffect("8", _THREADS),
     "slaveTimeout": NoEffect("3000", _HA),
     "storePathDLedgerCommitLog": NoEffect("", _DLEDGER),
     "storeReplyMessageEnable": NoEffect("true", _REPLY),
-    "tls.config.file": NoEffect("", "give the tls.* keys in the settings file itself"),
     "tls.server.authClient": NoEffect(
-        "false", "a client's certificate is always checked against tls.server.trustCertPath"
+        "false",
+        "a client's certificate is always checked against tls.server.trustCertPath:"
+        " Python's ssl cannot ask for one and take any",
     ),
-    "tls.test.mode.enable": NoEffect("true", "a certificate is never made up; give your own"),
     "transactionCheckInterval": NoEffect("60000", _TRANSACTIONS),
     "transactionCheckMax": NoEffect("15", _TRANSACTIONS),
     "transactionTimeOut": NoEffect("6000", _TRANSACTIONS),
-    "transferMsgByHeap": NoEffect("true", "answers are views of the log's pages, never copies"),
+    "transferMsgByHeap": NoEffect(
+        "true",
+        "sizes decide: small pieces of an answer are copied together, large ones leave as views of"
+        " the log's pages",
+    ),
     "transientStorePoolEnable": NoEffect("false", _POOL),
     "transientStorePoolSize": NoEffect("5", _POOL),
     "useEpollNativeSelector": NoEffect("false", "the event loop uses epoll on Linux anyway"),
     "useReentrantLockWhenPutMessage": NoEffect("true", _LOCK),
-    "useTLS": NoEffect("false", "TLS follows tls.server.mode and tls.enable"),
-    "waitTimeMillsInHeartbeatQueue": NoEffect("31000", _QUEUE_TIME),
-    "waitTimeMillsInPullQueue": NoEffect("5000", _QUEUE_TIME),
-    "waitTimeMillsInTransactionQueue": NoEffect("3000", _QUEUE_TIME),
+    "waitTimeMillsInTransactionQueue": NoEffect("3000", _TRANSACTIONS),
     "warmMapedFileEnable": NoEffect("false", _MAPPING),
-    "writeBufferHighWaterMark": NoEffect("0", _OUTPUT),
-    "writeBufferLowWaterMark": NoEffect("0", _OUTPUT),
 }

@@ -12,7 +12,6 @@ from orbitmq.config.server import ServerSettings
 from orbitmq.config.settings import NoEffect, fact
 
 _THREADS = "one event loop handles all requests; there is no pool of threads to size"
-_OUTPUT = "unsent output is bounded for each connection by fixed limits"
 _CONTROLLER = "there is no controller in the name server"
 _ACTING = "a slave is never presented as a master; the broker's wish is kept as data"
 _STOP = "a stop answers what is under way and closes; it waits for nothing else"
@@ -50,14 +49,12 @@ class NamesrvSettings(ServerSettings, frozen=True, kw_only=True):
         "shutdownWaitTimeSeconds": NoEffect("30", _STOP),
         "supportActingMaster": NoEffect("false", _ACTING),
         "tls.server.authClient": NoEffect(
-            "false", "a client's certificate is always checked against tls.server.trustCertPath"
+            "false",
+            "a client's certificate is always checked against tls.server.trustCertPath:"
+            " Python's ssl cannot ask for one and take any",
         ),
-        "tls.config.file": NoEffect("", "give the tls.* keys in the settings file itself"),
-        "tls.test.mode.enable": NoEffect("true", "a certificate is never made up; give your own"),
         "unRegisterBrokerQueueCapacity": NoEffect("3000", "a broker is removed at once"),
         "useEpollNativeSelector": NoEffect("false", "the event loop uses epoll on Linux anyway"),
-        "writeBufferHighWaterMark": NoEffect("0", _OUTPUT),
-        "writeBufferLowWaterMark": NoEffect("0", _OUTPUT),
     }
 
     # --- where it listens ---

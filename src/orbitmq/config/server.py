@@ -11,6 +11,8 @@ import msgspec
 from orbitmq.config.settings import Settings, fact
 
 _BUFFER_SIZE_MAX = 1 << 30
+_WATER_MARK_MAX = 32 << 20
+"""Half of the unsent output that closes a connection."""
 
 
 class ServerSettings(Settings, frozen=True, kw_only=True):
@@ -61,6 +63,26 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
         ),
     ] = 0
 
+    write_buffer_high_water_mark: Annotated[
+        int,
+        fact(
+            "With so much unsent output nothing more is read from a connection; 0: 1 MiB. Both"
+            " water marks count, or none.",
+            unit="bytes",
+            least=0,
+            most=_WATER_MARK_MAX,
+        ),
+    ] = 0
+    write_buffer_low_water_mark: Annotated[
+        int,
+        fact(
+            "It is read from again when no more than this is left; 0: a quarter of 1 MiB.",
+            unit="bytes",
+            least=0,
+            most=_WATER_MARK_MAX,
+        ),
+    ] = 0
+
     # --- proxies in front ---
     proxy_protocol_enable: Annotated[
         bool,
@@ -78,6 +100,22 @@ class ServerSettings(Settings, frozen=True, kw_only=True):
     ] = ""
 
     # --- TLS ---
+    tls_config_file: Annotated[
+        str,
+        fact(
+            "A properties file with tls.* keys; what it says wins, tls.server.mode and tls.enable"
+            " are not read from it.",
+            original="/etc/rocketmq/tls.properties",
+        ),
+    ] = msgspec.field(name="tls.config.file", default="")
+    tls_test_mode_enable: Annotated[
+        bool,
+        fact(
+            "Without a certificate, offer TLS with one that is made up at the start, for trials;"
+            " a given one is used all the same.",
+            original="true",
+        ),
+    ] = msgspec.field(name="tls.test.mode.enable", default=False)
     tls_server_mode: Annotated[
         Literal["disabled", "permissive", "enforcing"],
         fact("Refuse, allow or demand TLS on the same port; without a certificate it is plain."),

@@ -23,7 +23,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     receive_buffer_bytes: int = 0
     send_buffer_bytes: int = 0
-    """Of each accepted connection, in the kernel; 0 leaves it to the kernel."""
+    """Of each connection, in the kernel; 0 leaves it to the kernel."""
 
     first_frame_s: float = 10.0
     """From the connection to the end of its first whole frame, the TLS handshake included."""
@@ -38,6 +38,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     output_pause_bytes: int = 1 * MIB
     """Unsent output from which on nothing more is read from that peer until it has drained."""
+
+    output_resume_bytes: int | None = None
+    """What is left of it when it counts as drained; None: a quarter of the pause's."""
 
     output_bytes_max: int = 64 * MIB
     """Unsent output of one connection; more of it closes the connection."""
@@ -69,6 +72,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     calls_per_connection_max: int = 16_384
     """Requests of ours that one peer has not answered yet."""
+
+    closes_overdue: bool = False
+    """Whether a dialled connection is closed on which an answer did not come in time."""
+
+    def output_marks(self) -> tuple[int, int | None]:
+        """Give with how much unsent output reading stops, and with how much it goes on."""
+        return self.output_pause_bytes, self.output_resume_bytes
 
     def sweep_s(self) -> float:
         """How often time limits are looked at: late by a fifth at most, and never more than 1 s."""

@@ -13,7 +13,7 @@ Rules:
 import asyncio
 from collections.abc import Callable
 
-from orbitmq.errors import ConnectFailed, ConnectionClosed
+from orbitmq.errors import ConnectFailed, ConnectionClosed, RequestTimeout
 from orbitmq.metrics import Registry
 from orbitmq.net.connection import Connection, Handler, ReadFrames, cut_next
 from orbitmq.net.dispatch import Dispatcher
@@ -73,7 +73,12 @@ class Peer:
         loop = self._turn.loop
         deadline_s = loop.time() + timeout_s
         connection = await self.connect(timeout_s)
-        return await connection.call(request, deadline_s - loop.time())
+        try:
+            return await connection.call(request, deadline_s - loop.time())
+        except RequestTimeout:
+            if self._watch.limits.closes_overdue:
+                connection.close("overdue")
+            raise
 
     def close(self) -> None:
         """End the connection and dial no more."""
@@ -124,7 +129,13 @@ class Peer:
     async def _dial(self) -> Connection:
         limits = self._watch.limits
         deadline_s = self._turn.loop.time() + limits.connect_s
-        connection = await dial(self._turn.loop, self._make, self.address, limits.connect_s)
+        connection = await dial(
+            self._turn.loop,
+            self._make,
+            self.address,
+            limits.connect_s,
+            (limits.receive_buffer_bytes, limits.send_buffer_bytes),
+        )
         if self._tls is None:
             return connection
         try:

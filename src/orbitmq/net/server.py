@@ -86,6 +86,12 @@ class Server:
         set_buffers(self._listener, limits.receive_buffer_bytes, limits.send_buffer_bytes)
         if self._tls is not None:
             self._refresh_tls_later(self._tls)
+            if self._tls.is_made_up:
+                logger.warning(
+                    "%s offers TLS with a certificate that was made up (tls.test.mode.enable): it"
+                    " proves nothing to clients; give your own with tls.server.certPath",
+                    self.name,
+                )
         return listening_port(self._listener)
 
     async def stop(self) -> None:

@@ -12,22 +12,44 @@ from orbitmq.world.tls import ClientAuth, ClientTls, TlsClientSettings, TlsMode,
 
 
 def limits_from(settings: ServerSettings) -> Limits:
-    """Give the limits that the settings ask for."""
+    """Give the limits that the settings ask for; raises SettingError when they do not fit."""
+    pause_bytes, resume_bytes = _water_marks(settings)
     return Limits(
         connections_max=settings.connections_max,
         idle_s=float(settings.server_channel_max_idle_time_seconds),
         backlog=settings.server_socket_backlog,
         receive_buffer_bytes=settings.server_socket_rcv_buf_size,
         send_buffer_bytes=settings.server_socket_snd_buf_size,
+        output_pause_bytes=pause_bytes,
+        output_resume_bytes=resume_bytes,
     )
 
 
 def dial_limits_from(settings: BrokerSettings) -> Limits:
     """Give the limits of connections to name servers."""
+    pause_bytes, resume_bytes = _water_marks(settings)
     return Limits(
         connect_s=settings.connect_timeout_millis / 1000,
         idle_s=float(settings.client_channel_max_idle_time_seconds),
+        receive_buffer_bytes=settings.client_socket_rcv_buf_size,
+        send_buffer_bytes=settings.client_socket_snd_buf_size,
+        output_pause_bytes=pause_bytes,
+        output_resume_bytes=resume_bytes,
+        closes_overdue=settings.client_close_socket_if_timeout,
     )
+
+
+def _water_marks(settings: ServerSettings) -> tuple[int, int | None]:
+    """Give with how much unsent output reading stops, and with how much it goes on."""
+    high, low = settings.write_buffer_high_water_mark, settings.write_buffer_low_water_mark
+    if not high or not low:  # both count, or none, as in the original
+        return Limits().output_pause_bytes, None
+    if low > high:
+        raise SettingError(
+            f"writeBufferLowWaterMark={low} is above writeBufferHighWaterMark={high}: output has"
+            " drained when less is left than where reading stopped"
+        )
+    return high, low
 
 
 def tls_from(settings: ServerSettings) -> TlsSettings:
@@ -39,6 +61,7 @@ def tls_from(settings: ServerSettings) -> TlsSettings:
         key_password=settings.tls_server_key_password or None,
         trust_cert_path=settings.tls_server_trust_cert_path or None,
         client_auth=ClientAuth(settings.tls_server_need_client_auth),
+        is_trial=settings.tls_test_mode_enable,
     )
 
 
@@ -56,7 +79,7 @@ def dial_tls_from(settings: BrokerSettings) -> ClientTls | None:
     the original; who it is follows from the address in the settings.
     """
     is_enforcing = TlsMode(settings.tls_server_mode) is TlsMode.ENFORCING
-    if not (is_enforcing or settings.tls_enable):
+    if not (is_enforcing or settings.tls_enable or settings.use_tls):
         return None
     pair = (
         settings.tls_client_cert_path,

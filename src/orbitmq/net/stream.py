@@ -208,9 +208,9 @@ class Stream(asyncio.Protocol):
 
         That is CVE-2024-12254, in Python 3.12.0 to 3.12.8 and 3.13.0 to 3.13.1.
         """
-        pause_bytes = self.limits.output_pause_bytes
-        if not self._is_undrained and self._transport.get_write_buffer_size() > pause_bytes:
-            self._transport.set_write_buffer_limits(high=pause_bytes)
+        high, low = self.limits.output_marks()
+        if not self._is_undrained and self._transport.get_write_buffer_size() > high:
+            self._transport.set_write_buffer_limits(high, low)
 
     async def wait_drained(self) -> None:
         """Return when the peer has read enough of what it was sent, or is gone."""
@@ -433,7 +433,7 @@ class Stream(asyncio.Protocol):
         self.local_address = address_of(transport, "sockname")
         self.peer = f"{self.peer_address[0]}:{self.peer_address[1]}"
         tune(transport)
-        self._transport.set_write_buffer_limits(high=self.limits.output_pause_bytes)
+        self._transport.set_write_buffer_limits(*self.limits.output_marks())
         if not self._watch.admit(self._as_connection()):
             self.drop("connections-limit")
 

@@ -12,8 +12,11 @@ Rules:
 5. Of several folders of the log the one with most room counts, as in the original: the next files
    go there. Which ones are too full is said to log_folders.py. And a file goes only when those
    before it are gone from the disk, whatever folder they were in: a power cut leaves a row.
+6. Paced, one log file goes at a time, and the files of one queue: whoever runs the jobs pauses in
+   between. Queues begin later at once, before the first of their files goes.
 """
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -45,23 +48,50 @@ _NOTHING = Decision([], "", "")
 
 
 class CleanJob:
-    """Asks retention and unlinks the log files that go."""
+    """Asks retention and unlinks the log files that go; paced, one of them at each `run`."""
 
-    def __init__(self, cleaner: "Cleaner", last_number: int, file_size: int) -> None:
+    def __init__(
+        self, cleaner: "Cleaner", last_number: int, file_size: int, *, is_paced: bool
+    ) -> None:
         self._cleaner = cleaner
         self._last_number = last_number
         self._file_size = file_size
+        self._is_paced = is_paced
+        self._left: list[int] | None = None
+        """What is still to go; None before it was decided."""
         self.disks: list[Disk] = []
         self.full: frozenset[Path] = frozenset()
         self.decision = _NOTHING
         self.removed: list[int] = []
         self.error: StoreError | None = None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether all that goes is gone, or something failed."""
+        return not self._left or self.error is not None
+
     def run(self) -> None:
-        """Look, decide, unlink; for a thread."""
+        """Look, decide, unlink; go on when it is called again. For a thread."""
         self.error = error_of(self._run)
 
     def _run(self) -> None:
+        if self._left is None:
+            self._decide()
+            self._left = list(self.decision.remove)
+        count = 1 if self._is_paced else len(self._left)
+        self._remove(self._left[:count])
+        del self._left[:count]
+
+    def _remove(self, numbers: list[int]) -> None:
+        files = self._cleaner.outside.files
+        paths = [self._cleaner.path_of(number) for number in numbers]
+        for at, number in enumerate(numbers):
+            files.remove(paths[at])
+            self.removed.append(number)
+            if not any(path.parent == paths[at].parent for path in paths[at + 1 : at + 2]):
+                files.sync([paths[at].parent])  # rule 5
+
+    def _decide(self) -> None:
         outside, retention = self._cleaner.outside, self._cleaner.retention
         files, clock = outside.files, outside.clock
         log_disks, queue_disk = self._cleaner.look_at_disks()
@@ -77,12 +107,6 @@ class CleanJob:
                 local_hour=clock.file_stamp(wall_ms) // 10**7 % 100,
             )
         )
-        paths = [self._cleaner.path_of(number) for number in self.decision.remove]
-        for at, number in enumerate(self.decision.remove):
-            files.remove(paths[at])
-            self.removed.append(number)
-            if not any(path.parent == paths[at].parent for path in paths[at + 1 : at + 2]):
-                files.sync([paths[at].parent])  # rule 5
 
     def _log_files(self, files: Files, log_folders: LogFolders) -> list[LogFile]:
         found = []
@@ -95,7 +119,7 @@ class CleanJob:
 
 
 class TrimJob:
-    """Finds where some queues begin now, and removes what only old records needed."""
+    """Finds where some queues begin now and what they need no more, and removes old index files."""
 
     def __init__(
         self, cleaner: "Cleaner", views: list[QueueView], first_offset: int, *, is_last: bool
@@ -105,6 +129,8 @@ class TrimJob:
         self._first_offset = first_offset
         self._is_last = is_last
         self.moved: dict[tuple[str, int], int] = {}
+        self.needless: dict[tuple[str, int], list[Path]] = {}
+        """The files that only old records needed, by queue."""
         self.removed_indexes: list[Path] = []
         self.error: StoreError | None = None
 
@@ -116,18 +142,18 @@ class TrimJob:
         cleaner, first = self._cleaner, self._first_offset
         self.moved = min_offsets(cleaner.reader, self._views, first)
         if cleaner.outside.files.is_folder(cleaner.folder.queue_extras):
-            self._remove_units()
-        for topic, queue_id in self.moved:
-            for path in cleaner.reader.queue_files.expired(topic, queue_id, first):
-                cleaner.outside.files.remove(path)
+            self._find_units()
+        for key in self.moved:
+            expired = cleaner.reader.queue_files.expired(*key, first)
+            self.needless.setdefault(key, []).extend(expired)
         if self._is_last:
-            expired = cleaner.key_index.expired(first)
-            for path in [path for path in expired if path.name < cleaner.synced_index]:
+            indexes = cleaner.key_index.expired(first)
+            for path in [path for path in indexes if path.name < cleaner.synced_index]:
                 cleaner.outside.files.remove(path)
                 self.removed_indexes.append(path)
 
-    def _remove_units(self) -> None:
-        """Remove files of extra units that no entry leads to any more."""
+    def _find_units(self) -> None:
+        """Find files of extra units that no entry leads to any more."""
         reader = self._cleaner.reader
         for view in self._views:
             key = (view.topic, view.queue_id)
@@ -135,8 +161,26 @@ class TrimJob:
             first = max(view.min_offset, end - LOOK_BACK_MAX)
             address = last_address(partial(reader.queue_files.read_cold, *key), first, end)
             if address is not None:
-                for path in reader.extras(view).expired(offset_of(address)):
-                    self._cleaner.outside.files.remove(path)
+                expired = reader.extras(view).expired(offset_of(address))
+                self.needless.setdefault(key, []).extend(expired)
+
+
+class RemoveJob:
+    """Unlinks files that queues need no more."""
+
+    def __init__(self, files: Files, queues: list[tuple[Queue, list[Path]]]) -> None:
+        self._files = files
+        self.queues = queues
+        self.error: StoreError | None = None
+
+    def run(self) -> None:
+        """Unlink; for a thread."""
+        self.error = error_of(self._run)
+
+    def _run(self) -> None:
+        for _, paths in self.queues:
+            for path in paths:
+                self._files.remove(path)
 
 
 class CleanerParts(NamedTuple):
@@ -177,6 +221,7 @@ class Cleaner:
         self._parts = parts
         self.path_of: Callable[[int], Path] = parts.log.path
         self._is_asked = False
+        self._needless: deque[tuple[Queue, list[Path]]] = deque()
         self._to_trim: list[Queue] = []
         self._trimming: list[Queue] = []
         if self.log_folders.is_spread:  # the first new file may be due before the first look
@@ -204,21 +249,27 @@ class Cleaner:
         """Let the next looks remove what is old, whatever the hour and the space."""
         self._is_asked = True
 
-    def begin(self) -> CleanJob:
-        """Give the job that looks for old files."""
+    def begin(self, *, is_paced: bool = False) -> CleanJob:
+        """Give the job that looks for old files; paced, it is run until it is over (rule 5)."""
         if self._is_asked:  # not when asked: a job may be deciding in its thread
             self._is_asked = False
             self.retention.ask_manual()
         file_size = self._parts.tail.file_size
-        return CleanJob(self, max(0, self._synced_offset - 1) // file_size, file_size)
+        last_number = max(0, self._synced_offset - 1) // file_size
+        return CleanJob(self, last_number, file_size, is_paced=is_paced)
+
+    def note_removed(self, job: CleanJob) -> None:
+        """Take in what a look has removed so far."""
+        if job.removed:
+            self._parts.log.forget(job.removed)
 
     def finish(self, job: CleanJob) -> Decision:
         """Take in what a look found and removed; raises its error."""
         self.disks = job.disks
+        self.note_removed(job)
         if job.disks:
             self.log_folders.note_full(job.full)
         if job.removed:
-            self._parts.log.forget(job.removed)
             self._to_trim = list(self._parts.queues.values())
         if job.error is not None:
             raise job.error
@@ -250,7 +301,28 @@ class Cleaner:
             queue = looked_at[key]  # its topic may be gone, and another may have its name
             ensure(min_offset <= queue.readable_offset, "a queue begins before its end")
             queue.min_offset = max(queue.min_offset, min_offset)
+        self._needless += [(looked_at[key], paths) for key, paths in job.needless.items() if paths]
         self.key_index.forget(job.removed_indexes)
         if job.error is not None:
             self._to_trim += self._trimming
+            raise job.error
+
+    def begin_remove(self, *, is_paced: bool = False) -> RemoveJob | None:
+        """Give the job that removes files of queues, of one queue if paced; None: none are left.
+
+        A queue whose topic was removed meanwhile has none any more: another may have its name.
+        """
+        queues = self._parts.queues
+        count = 1 if is_paced else len(self._needless)
+        chosen: list[tuple[Queue, list[Path]]] = []
+        while self._needless and len(chosen) < count:
+            queue, paths = self._needless.popleft()
+            if queues.get((queue.topic, queue.queue_id)) is queue:
+                chosen.append((queue, paths))
+        return RemoveJob(self.outside.files, chosen) if chosen else None
+
+    def finish_remove(self, job: RemoveJob) -> None:
+        """Raise the job's error; then these files are due again."""
+        if job.error is not None:
+            self._needless.extendleft(reversed(job.queues))
             raise job.error

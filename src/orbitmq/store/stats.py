@@ -37,12 +37,15 @@ class StoreStats:
         self.put_failures = 0
         """Turns whose write was refused."""
         self.put_ms_max = 0
+        self.last_put_s = 0.0
+        """How long the last write took."""
         self.put_counts = [0] * len(PUT_STEP_NAMES)
         self.put_counts_us = [0] * (_US_BITS_MAX + 1)
         """Messages by the bits of the microseconds that their write took."""
 
     def count_puts(self, count: int, size: int, took_s: float) -> None:
         """Count the messages of one write and how long it took."""
+        self.last_put_s = took_s
         took_us = int(took_s * 1_000_000)
         took_ms = took_us // 1000
         self.put_counts_us[min(took_us.bit_length(), _US_BITS_MAX)] += count

@@ -101,11 +101,14 @@ async def listen(
 
 def set_buffers(server: asyncio.Server, receive_bytes: int, send_bytes: int) -> None:
     """Set the kernel's buffers of connections to come; 0 leaves a size to the kernel."""
-    sizes = ((socket.SO_RCVBUF, receive_bytes), (socket.SO_SNDBUF, send_bytes))
     for listening in server.sockets:  # accepted sockets inherit from it
-        for option, size in sizes:
-            if size:
-                listening.setsockopt(socket.SOL_SOCKET, option, size)
+        _set_buffers(listening, receive_bytes, send_bytes)
+
+
+def _set_buffers(one: Any, receive_bytes: int, send_bytes: int) -> None:
+    for option, size in ((socket.SO_RCVBUF, receive_bytes), (socket.SO_SNDBUF, send_bytes)):
+        if size:
+            one.setsockopt(socket.SOL_SOCKET, option, size)
 
 
 def listening_port(server: asyncio.Server) -> int:
@@ -115,13 +118,21 @@ def listening_port(server: asyncio.Server) -> int:
 
 
 async def dial(
-    loop: asyncio.AbstractEventLoop, factory: Callable[[], P], address: str, timeout_s: float
+    loop: asyncio.AbstractEventLoop,
+    factory: Callable[[], P],
+    address: str,
+    timeout_s: float,
+    buffer_sizes: tuple[int, int] = (0, 0),
 ) -> P:
-    """Connect to `host:port`; raises ConnectFailed when that fails or takes too long."""
+    """Connect to `host:port`; raises ConnectFailed when that fails or takes too long.
+
+    `buffer_sizes` are those of the kernel, for receiving and sending; 0 leaves one to the kernel.
+    """
     try:
         host, port = split_address(address)
         async with asyncio.timeout(timeout_s):
-            _, protocol = await loop.create_connection(factory, host, port)
+            transport, protocol = await loop.create_connection(factory, host, port)
+        _set_buffers(transport.get_extra_info("socket"), *buffer_sizes)
     except TimeoutError:
         text = f"no connection to {address} within {timeout_s:g} s"
         raise ConnectFailed(text, address) from None

@@ -22,6 +22,8 @@ from enum import StrEnum
 import msgspec
 
 from orbitmq.errors import RemoteProtocolError, SettingError
+from orbitmq.world.made_certificate import made_pair
+from orbitmq.world.temporary import make_temporary_folder, remove_tree
 
 HANDSHAKE_BYTE = 0x16
 """The first byte of a TLS hello. As the first byte of a frame it would mean 369 MB or more."""
@@ -54,6 +56,8 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     key_password: str | None = None
     trust_cert_path: str | None = None
     client_auth: ClientAuth = ClientAuth.NONE
+    is_trial: bool = False
+    """Whether a certificate is made up where none is given."""
     refresh_s: float = 1.0
     """How often the files are looked at."""
 
@@ -93,6 +97,11 @@ class ServerTls:
         self._refused: _Stamps | None = None
         self._context = self._load()
 
+    @property
+    def is_made_up(self) -> bool:
+        """Whether it serves with a certificate that nobody gave."""
+        return self._context is not None and self._settings.cert_path is None
+
     def pipe(self) -> "TlsPipe | None":
         """Give the server's end of a new connection; None when TLS is not offered."""
         return TlsPipe(self._context) if self._context is not None else None
@@ -122,11 +131,14 @@ class ServerTls:
         if settings.mode is TlsMode.DISABLED:
             return None
         if settings.cert_path is None and settings.key_path is None:
+            if settings.is_trial:
+                return _trial_context(settings)
             if settings.mode is TlsMode.PERMISSIVE:
                 return None
             raise SettingError(
                 "TLS mode enforcing needs a certificate and a key; set tls.server.certPath and "
-                "tls.server.keyPath, or tls.server.mode to permissive"
+                "tls.server.keyPath, or tls.server.mode to permissive; for trials "
+                "tls.test.mode.enable=true makes one up"
             )
         if settings.cert_path is None or settings.key_path is None:
             raise SettingError("TLS needs both tls.server.certPath and tls.server.keyPath")
@@ -183,6 +195,18 @@ def _server_context(settings: TlsSettings, cert_path: str, key_path: str) -> ssl
     needed = settings.client_auth is ClientAuth.REQUIRE
     context.verify_mode = ssl.CERT_REQUIRED if needed else ssl.CERT_OPTIONAL
     return context
+
+
+def _trial_context(settings: TlsSettings) -> ssl.SSLContext:
+    """Serve with a certificate that is made up; `ssl` takes it from files only."""
+    folder = make_temporary_folder("orbitmq-trial-")
+    try:
+        paths = [folder / "certificate.pem", folder / "key.pem"]
+        for path, data in zip(paths, made_pair(), strict=True):
+            path.write_bytes(data)
+        return _server_context(settings, *map(str, paths))
+    finally:
+        remove_tree(folder)
 
 
 class ClientTls:

@@ -50,6 +50,7 @@ NOTICE_SLICE = 500
 
 def heart_beat(context: Context, request: Command, connection: Connection) -> Result:
     """Take in a client's groups and subscriptions; the client is registered when we answer."""
+    context.overload.check_heartbeat()
     heartbeat = read_heartbeat(request.body)
     _check_names(heartbeat)
     member = Member(

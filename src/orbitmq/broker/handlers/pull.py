@@ -30,6 +30,7 @@ HOLD_S_MAX = 120.0
 
 def pull_message(context: Context, request: Command, connection: Connection) -> Result:
     """Answer a pull now, or hold it until its queue grows."""
+    context.overload.check_pull()
     header = read_header(PullMessage, request.fields)
     _check_broker(context)
     group = _checked_group(context, header.consumer_group)
