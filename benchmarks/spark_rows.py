@@ -9,7 +9,8 @@ In: a session and a place with rows. Out: a rate for each kind of read and write
 4. There are so many rows that the fixed cost of a job (planning, start of tasks: about a second of
    CPU) is not what is measured. `ready batches` is a source that does nothing (spark_ceiling.py):
    the most that any source written in Python gives this session.
-5. Rows that are written are made by little more than a copy: the measure is the sink.
+5. Rows that are written are made by little more than a copy: the measure is the sink. Before each
+   round of it free memory is touched, as before every run with a server: see machine.py.
 """
 
 import time
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.machine import await_quiet
+from benchmarks.machine import await_quiet, touch_free_memory
 from benchmarks.rounds import say, typical
 from benchmarks.servers import Server
 from benchmarks.spark_ceiling import Ceiling
@@ -57,6 +58,7 @@ class Kind(NamedTuple):
     run: Run
     row_count: int
     broker: Server | None = None
+    is_write: bool = False
 
 
 def jvm_pid(spark: SparkSession) -> int:
@@ -77,6 +79,8 @@ def measure(
     found: dict[str, list[Rate]] = {name: [] for name in kinds}
     for number in range(rounds):
         for name, kind in kinds.items():
+            if kind.is_write and quiet_limit_s:
+                touch_free_memory()
             others = await_quiet(quiet_limit_s)
             found[name].append(_rate(kind, pid, others))
             say(f"round {number + 1}, {name}: {found[name][-1].rows_per_core_s:,.0f} rows/s/core")
@@ -112,6 +116,10 @@ def _kinds(spark: SparkSession, place: Place) -> dict[str, Kind]:
         reader = spark.read.format(source).options(**options)
         return lambda: _drain((reader.schema(schema) if schema else reader).load())
 
+    def written(delivery: str) -> Kind:
+        sink = place.sink
+        return Kind(lambda: _write(rows, sink, delivery), sink_count, sink, is_write=True)
+
     return {
         PARQUET: Kind(lambda: _drain(parquet), count),
         CEILING: Kind(read(Ceiling.name(), ready), count),
@@ -121,10 +129,8 @@ def _kinds(spark: SparkSession, place: Place) -> dict[str, Kind]:
         PARQUET_FOUR: Kind(lambda: _drain(parquet.select(*FOUR_NAMES)), count),
         LOG_FOUR: Kind(read("rocketmq_log", log, FOUR), count),
         BROKER_FOUR: Kind(read("rocketmq", topic, FOUR), count, place.source),
-        SINK: Kind(lambda: _write(rows, place.sink, "at-least-once"), sink_count, place.sink),
-        SINK_IDEMPOTENT: Kind(
-            lambda: _write(rows, place.sink, "idempotent"), sink_count, place.sink
-        ),
+        SINK: written("at-least-once"),
+        SINK_IDEMPOTENT: written("idempotent"),
     }
 
 

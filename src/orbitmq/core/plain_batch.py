@@ -14,7 +14,7 @@ Rules:
 import struct
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, repeat
-from operator import add, and_
+from operator import add, and_, contains
 from typing import NamedTuple
 
 from orbitmq.core.checksum import crc32
@@ -83,9 +83,12 @@ def append_batch(
     }
     between = map(middles.__getitem__, property_sizes)
     parts = zip(heads, bodies, between, properties, repeat(ending), strict=False)
-    records = b"".join(chain.from_iterable(parts))
+    records = bytearray().join(chain.from_iterable(parts))
     ensure(len(records) == size, "columns of a batch are of the same length")
-    tail.staged += records
+    if tail.staged:
+        tail.staged += records
+    else:  # most of a turn is one large batch, or there are no large ones
+        tail.staged = records
     tail.end_offset += size
     tail.staged_count += len(bodies)
     tail.grown.add(queue)
@@ -119,6 +122,8 @@ def _keys(properties: Sequence[bytes], ending: bytes) -> Sequence[bytes]:
         ids = leading_ids(properties)
         if ids:
             return ids
+    if all(map(contains, properties, repeat(_NAME_END))):
+        return properties
     return [text if _NAME_END in text else b"" for text in properties]
 
 

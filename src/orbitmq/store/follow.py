@@ -12,13 +12,15 @@ Rules:
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import repeat
-from operator import contains
 
 from orbitmq.core import ID_END, Walked, leading_ids
 from orbitmq.wire.expression import CACHED_TAG_CHARS_MAX, tag_code
 from orbitmq.wire.names import SCHEDULE_TOPIC
 from orbitmq.wire.properties import DELAY, TAGS, parse_properties
 from orbitmq.wire.sysflag import TRANSACTION_MASK, Transaction
+
+FEW_PARTS = 32
+"""So many different endings of properties are looked at as they are: else only their tags are."""
 
 UNKNOWN_LEVEL_DELAY_MS = 1_000
 """What the original takes for a level that its table does not have."""
@@ -80,7 +82,7 @@ def properties_codes(texts: Sequence[bytes]) -> list[int]:
     if parts is None:
         parts = [text[ID_END:] for text in texts] if leading_ids(texts) else texts
     known = {part: properties_code(part) for part in set(parts)}
-    return [known[part] for part in parts]
+    return list(map(known.__getitem__, parts))
 
 
 def _tag_parts(texts: Sequence[bytes]) -> list[bytes] | None:
@@ -92,9 +94,9 @@ def _tag_parts(texts: Sequence[bytes]) -> list[bytes] | None:
     if min(starts) < 0 or _END.join(texts).count(_TAGS) != len(texts):
         return None
     parts = [text[start + 1 :] for text, start in zip(texts, starts, strict=True)]
-    if any(map(contains, parts, repeat(_END))):
-        parts = [part.partition(_END)[0] for part in parts]
-    return parts
+    if len(set(parts)) <= FEW_PARTS:  # what follows the tag is alike, or there is nothing
+        return parts
+    return [part.partition(_END)[0] for part in parts]
 
 
 @lru_cache(maxsize=4_096)
