@@ -84,11 +84,18 @@ class Sender:
         raise AssertionError("the disk never got full")
 
     def check_kept(self) -> None:
-        """Read all of the queue that is still there: everything acknowledged, as it was sent."""
+        """Read all of the queue that is still there: everything acknowledged, as it was sent.
+
+        Old files go one by one, with pauses: meanwhile a reader is sent behind what is gone.
+        """
         first = int(self.client.ask(31, topic="T", queueId=0).fields["offset"])
         offset, found = first, dict[int, int]()
         while True:
             answer = self.client.call(pull_request("T", "G", offset, maxMsgNums=1000))
+            if answer.remark == "MESSAGE_WAS_REMOVING":
+                found.clear()
+                first = offset = int(answer.fields["nextBeginOffset"])
+                continue
             if answer.code != 0:
                 assert answer.code == ResponseCode.PULL_NOT_FOUND, answer.remark
                 break

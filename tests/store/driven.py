@@ -187,7 +187,7 @@ class Driven:
         try:
             self.store.reserve(number)
         except StoreError as error:
-            self.store.reserve_failed(error)
+            self.store.reserve_failed(number, error)
             raise
 
     def clean(self) -> None:

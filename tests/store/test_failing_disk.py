@@ -300,7 +300,7 @@ def test_a_log_file_that_cannot_be_made_ahead_is_made_by_the_writer() -> None:
     driven.send(Sent(("A", 0), bytes(1_200)))
     judge_queues(driven.store, driven.model)
     assert driven.store.begin_reserve() == 2, "the next one is due, and tried again"
-    driven.store.reserve_failed(DiskFull("no room"))
+    driven.store.reserve_failed(2, DiskFull("no room"))
     driven.close()
 
 

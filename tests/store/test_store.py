@@ -352,7 +352,7 @@ def test_a_sync_that_fails_while_a_log_file_is_made_ahead_halts_the_store(tmp_pa
     assert number == 1
     with pytest.raises(SyncFailed) as failed:
         store.reserve(number)
-    store.reserve_failed(failed.value)
+    store.reserve_failed(number, failed.value)
     assert store.is_halted
     assert "Input/output error" in store.tail.refusal
     assert store.begin_sync() is None

@@ -15,6 +15,7 @@ Rules:
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from orbitmq.broker.telling import RepeatedFailure
 from orbitmq.config import BrokerSettings
@@ -158,7 +159,7 @@ class Flusher:
         self._look_at_flush(now_s)
         number = self._store.begin_reserve()
         if number is not None:
-            self._run(self._flush_thread, lambda: self._store.reserve(number), self._reserve_done)
+            self._reserve(number)
 
     def _look_at_flush(self, now_s: float) -> None:
         settings, offset = self._settings, self._store.tail.visible_offset
@@ -244,9 +245,13 @@ class Flusher:
 
     # --- Threads ---
 
-    def _reserve_done(self, error: BaseException | None) -> None:
+    def _reserve(self, number: int) -> None:
+        done = partial(self._reserve_done, number)
+        self._run(self._flush_thread, partial(self._store.reserve, number), done)
+
+    def _reserve_done(self, number: int, error: BaseException | None) -> None:
         if error is not None:
-            self._store.reserve_failed(error)
+            self._store.reserve_failed(number, error)
             self._told_unmade.tell(f"the next log file could not be made ahead: {error}")
 
     def _run(

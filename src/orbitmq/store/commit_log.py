@@ -124,11 +124,16 @@ class CommitLog:
                 self._files.sync([before.parent])
             self._files.reserve(path, self._tail.file_size)
 
-    def reserve_failed(self, error: BaseException) -> None:
-        """Say that making the next file failed: it is due again, in another folder if one is."""
-        if isinstance(error, DiskFull | WriteFailed) and self._reserved not in self._open:
-            self._folders.move_on(self._reserved * self._tail.file_size)
-        self._reserved = -1
+    def reserve_failed(self, number: int, error: BaseException) -> None:
+        """Say that making a file ahead failed: it is due again, in another folder if one is.
+
+        The writer may have come to the file first, and have the next one made meanwhile.
+        """
+        is_refused = isinstance(error, DiskFull | WriteFailed)
+        if is_refused and self._files.size(self.path(number)) is None:
+            self._folders.move_on(number * self._tail.file_size)
+        if self._reserved == number:
+            self._reserved = -1
 
     def forget(self, numbers: list[int]) -> None:
         """Close files that are removed, the oldest ones; the log begins behind them."""

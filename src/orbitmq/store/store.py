@@ -455,12 +455,12 @@ class Store:
         """Make a log file ahead; for a thread. Raises StoreError when there is no room."""
         self._log.reserve(number)
 
-    def reserve_failed(self, error: BaseException) -> None:
+    def reserve_failed(self, number: int, error: BaseException) -> None:
         """Say that it failed: it is due again, and the writer can do without.
 
         A failed sync halts the store, here as everywhere.
         """
-        self._log.reserve_failed(error)
+        self._log.reserve_failed(number, error)
         if isinstance(error, SyncFailed):
             self._refusals.halt(str(error))
 
