@@ -19,8 +19,7 @@ from orbitmq.wire.bodies_namesrv import PERM_READ
 from orbitmq.world.machine import memory_bytes
 
 _FRACTION = re.compile(r"[0-9]{0,3}\.?[0-9]{1,17}")
-CLEAN_FORCIBLY_PERCENT = BrokerSettings().disk_space_clean_forcibly_ratio
-WARNING_PERCENT = BrokerSettings().disk_space_warning_level_ratio
+_USUAL = BrokerSettings()
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -60,31 +59,28 @@ def retention_settings(settings: BrokerSettings) -> RetentionSettings:
         reserved_ms=settings.file_reserved_time * _UNIT_MS["h"],
         delete_hours=settings.delete_when,
         max_used_ratio=settings.disk_max_used_space_ratio / 100,
-        clean_forcibly_ratio=_clean_forcibly_ratio(settings),
-        warning_ratio=_warning_ratio(settings),
+        clean_forcibly_ratio=_ratio(
+            settings.disk_space_clean_forcibly_ratio,
+            _USUAL.disk_space_clean_forcibly_ratio,
+            settings.disk_space_clean_forcibly_fraction,
+            "rocketmq.broker.diskSpaceCleanForciblyRatio",
+        ),
+        warning_ratio=_ratio(
+            settings.disk_space_warning_level_ratio,
+            _USUAL.disk_space_warning_level_ratio,
+            settings.disk_space_warning_level_fraction,
+            "rocketmq.broker.diskSpaceWarningLevelRatio",
+        ),
         is_forcible=settings.clean_file_forcibly_enable,
         least_free_bytes=settings.disk_free_bytes_least,
     )
 
 
-def _clean_forcibly_ratio(settings: BrokerSettings) -> float:
-    percent, text = (
-        settings.disk_space_clean_forcibly_ratio,
-        settings.disk_space_clean_forcibly_fraction,
-    )
-    if not text or percent != CLEAN_FORCIBLY_PERCENT:
+def _ratio(percent: int, default: int, fraction: str, key: str) -> float:
+    """Give a part of the disk: the per-cent setting if it is another than usual, or `fraction`."""
+    if not fraction or percent != default:
         return percent / 100
-    return _fraction(text, "rocketmq.broker.diskSpaceCleanForciblyRatio")
-
-
-def _warning_ratio(settings: BrokerSettings) -> float:
-    percent, text = (
-        settings.disk_space_warning_level_ratio,
-        settings.disk_space_warning_level_fraction,
-    )
-    if not text or percent != WARNING_PERCENT:
-        return percent / 100
-    return _fraction(text, "rocketmq.broker.diskSpaceWarningLevelRatio")
+    return _fraction(fraction, key)
 
 
 def _fraction(text: str, key: str) -> float:
