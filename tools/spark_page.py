@@ -16,7 +16,7 @@ import msgspec
 from orbitmq.arrow.columns import COLUMNS
 from orbitmq.spark.connection_options import _CLIENT_SETTINGS, CLIENT_PREFIX, ConnectionOptions
 from orbitmq.spark.log_options import LogOptions
-from orbitmq.spark.options import Options, choices_of, is_secret, option_fields
+from orbitmq.spark.options import Options, choices_of, is_for_streams, is_secret, option_fields
 from orbitmq.spark.sink_options import SinkOptions
 from orbitmq.spark.sink_schema import SINK_COLUMNS
 from orbitmq.spark.topic_options import TopicOptions
@@ -27,8 +27,9 @@ HEAD = """\
 # Options and columns in Spark
 
 Made by `tools/spark_page.py` from the classes that read the options; do not edit. Names are taken
-in any case; a name that nobody knows is an error that names the nearest one. How to use them:
-[topics and logs in Spark](../guides/spark.md).
+in any case; a name that nobody knows is an error that names the nearest one. Options marked
+*Streams only* have no effect in a batch, which checks their values and warns of them by name. How
+to use them: [topics and logs in Spark](../guides/spark.md).
 """
 SECTIONS: tuple[tuple[str, str, type[Options]], ...] = (
     (
@@ -87,6 +88,8 @@ def _options_table(kind: type[Options]) -> str:
 
 def _meaning(field: msgspec.structs.FieldInfo) -> str:
     found = next((meta.description for meta in _metas(field.type) if meta.description), "")
+    if is_for_streams(field):
+        found += " *Streams only.*"
     return f"{found} Never shown." if is_secret(field) else found
 
 

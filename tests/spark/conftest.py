@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from orbitmq.spark.cluster import close_clusters
 from orbitmq.spark.session import session
 from tests.foreign.judged import VERSIONS, System, system_of
+from tests.spark.standalone import Cluster, running_cluster
 
 ORIGINAL_MARKS = (pytest.mark.foreign, pytest.mark.compat, pytest.mark.timeout(900))
 """The first run of all fetches jars; after that an original is there in seconds."""
@@ -54,3 +55,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield spark
     spark.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A master and two workers, each a process of its own."""
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running

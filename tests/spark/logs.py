@@ -4,6 +4,7 @@ In: records, or the name of a recorded store. Out: folders, rows, and what the s
 logs (`LogWalk`, one record at a time) finds in the same folder.
 """
 
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,18 @@ from orbitmq.arrow.columns import COLUMN_OF, arrow_schema
 from orbitmq.spark.log_options import log_options
 from orbitmq.spark.log_rows import DAMAGE
 from orbitmq.spark.log_source import LogReader
+from orbitmq.store.checkpoint import Checkpoint, Mark, Stamps, encode_checkpoint
 from orbitmq.store.layout import file_name
 from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.log_walk import Damage, LogWalk, Seen
+from orbitmq.wire.expression import tag_code
+from orbitmq.wire.properties import parse_properties
 from orbitmq.wire.record import BLANK_SIZE, Record, encode_blank, encode_record
 from orbitmq.world.files import SystemFiles
 
 FILE_SIZE = 4_096
+QUEUE_FILE_SIZE = 800
+_ENTRY = struct.Struct(">qiq")
 
 
 class MadeLog:
@@ -61,6 +67,41 @@ class MadeLog:
         with path.open("r+b") as file:
             file.seek(log_offset % self.file_size)
             file.write(data)
+
+
+class MadeStore(MadeLog):
+    """A store folder with a log and the queue files that a broker makes for it."""
+
+    def __init__(self, root: Path, file_size: int = FILE_SIZE) -> None:
+        super().__init__(root, file_size)
+        self.records: list[Record] = []
+
+    def append(self, *records: Record) -> None:
+        super().append(*records)
+        self.records += records
+
+    @property
+    def times(self) -> list[int]:
+        """When records were stored, in the order of `starts`."""
+        return [record.store_ms for record in self.records]
+
+    def write_queues(self, *, without: Sequence[str] = (), synced: int | None = None) -> None:
+        """Write the queue files of all topics but some, and up to where they are said to be."""
+        queues: dict[Path, bytearray] = {}
+        for start, record in zip(self.starts, self.records, strict=True):
+            queue = self.root / "consumequeue" / record.topic / str(record.queue_id)
+            tag = parse_properties(record.properties).get("TAGS")
+            entry = (start, len(encode_record(record)), tag_code(tag) if tag else 0)
+            queues.setdefault(queue, bytearray()).extend(_ENTRY.pack(*entry))
+        for queue, entries in queues.items():
+            if queue.parent.name not in without:
+                queue.mkdir(parents=True, exist_ok=True)
+                for at in range(0, len(entries), QUEUE_FILE_SIZE):
+                    part = bytes(entries[at : at + QUEUE_FILE_SIZE])
+                    (queue / file_name(at)).write_bytes(part.ljust(QUEUE_FILE_SIZE, b"\0"))
+        mark = Mark(self.end if synced is None else synced, 0, 0, "", 0, 0, 0, 0)
+        checkpoint = Checkpoint(Stamps(0, 0, 0), mark, mark, bytes(16))
+        (self.root / "checkpoint").write_bytes(encode_checkpoint(checkpoint, None))
 
 
 def quarantine_schema() -> Any:

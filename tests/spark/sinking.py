@@ -121,6 +121,13 @@ def lines(spark: SparkSession, folder: Path, *, files_at_a_time: int = 1) -> Dat
     return reader.load(str(folder)).select(sf.col("value").alias("body"))
 
 
+def forget_last_commit(checkpoint: Path) -> None:
+    """Make Spark repeat the last batch at the next start."""
+    last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    last.unlink()
+    (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
+
+
 def texts(first: int, count: int) -> list[str]:
     """Give so many lines."""
     return [f"line {number:05d}" for number in range(first, first + count)]

@@ -1,7 +1,8 @@
 """A real Spark cluster on this machine: a master and workers, each a process of its own.
 
-In: a folder. Out: the master's address, for `submit`, which runs a program as users do.
-Rules: ports by the operating system; what was started is ended by its own id.
+In: a folder. Out: the master's address, for `submit`, which runs a program as users do, and the
+executors that run now. Rules: ports by the operating system; what was started is ended by its own
+id; executors are found below the workers that were started here, and only there.
 """
 
 import os
@@ -12,44 +13,64 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
 
 from orbitmq.spark.quick_start import archive_path, java_options
+from tests.spark.processes import children, command
 
 SPARK_HOME = Path(pyspark.__file__).parent
 WORKER_COUNT = 2
 READY_LIMIT_S = 120
-SUBMIT_LIMIT_S = 240
+SUBMIT_LIMIT_S = 480
 STOP_LIMIT_S = 30
+EXECUTOR_CLASS = "CoarseGrainedExecutorBackend"
 
 
 class ClusterFailed(Exception):
     """A part of the cluster, or a program on it, did not do what it should."""
 
 
+@dataclass(frozen=True)
+class Cluster:
+    """A master and its workers."""
+
+    address: str
+    worker_pids: tuple[int, ...]
+
+    def executors(self) -> list[int]:
+        """Give the process ids of the JVMs that run tasks now, for whatever application."""
+        return [
+            pid
+            for worker in self.worker_pids
+            for pid in children(worker)
+            if EXECUTOR_CLASS in command(pid)
+        ]
+
+
 @contextmanager
-def running_cluster(folder: Path) -> Iterator[str]:
-    """Give the address of a master with two workers of one core each."""
+def running_cluster(folder: Path) -> Iterator[Cluster]:
+    """Give a master with two workers of one core each."""
     with ExitStack() as stack:
         master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0"]
-        address = _started(stack, folder / "master", master, r"Starting Spark master at (\S+)")
+        ready = r"Starting Spark master at (\S+)"
+        address, _ = _started(stack, folder / "master", master, ready)
+        pids = []
         for number in range(WORKER_COUNT):
             place = folder / f"worker-{number}"
             worker = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1"]
             worker += ["--port", "0", "--cores", "1", "--memory", "600m"]
             worker += ["--work-dir", str(place / "work"), address]
-            _started(stack, place, worker, r"Successfully registered with master (\S+)")
-        yield address
+            ready = r"Successfully registered with master (\S+)"
+            pids.append(_started(stack, place, worker, ready)[1])
+        yield Cluster(address, tuple(pids))
 
 
-def submit(
-    address: str, program: Path, arguments: Sequence[str], settings: Mapping[str, str]
-) -> str:
-    """Run a program by spark-submit and give what it printed."""
-    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", address]
-    given = {
+def cluster_settings() -> dict[str, str]:
+    """Give the settings of an application on such a cluster."""
+    return {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "512m",
@@ -57,8 +78,15 @@ def submit(
         "spark.executor.memory": "512m",
         "spark.executor.extraJavaOptions": java_options(archive_path()),
         "spark.ui.enabled": "false",
-        **settings,
     }
+
+
+def submit(
+    address: str, program: Path, arguments: Sequence[str], settings: Mapping[str, str]
+) -> str:
+    """Run a program by spark-submit and give what it printed."""
+    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", address]
+    given = {**cluster_settings(), **settings}
     for name, text in given.items():
         command += ["--conf", f"{name}={text}"]
     done = subprocess.run(
@@ -75,8 +103,14 @@ def submit(
 
 
 def _environment() -> dict[str, str]:
+    """Give the variables of this process without those that say where Python finds packages."""
+    kept = {
+        name: text
+        for name, text in os.environ.items()
+        if not name.startswith("PYSPARK_") and name != "PYTHONPATH"
+    }
     return {
-        **{name: text for name, text in os.environ.items() if not name.startswith("PYSPARK_")},
+        **kept,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_DAEMON_JAVA_OPTS": java_options(archive_path()),
         "SPARK_DAEMON_MEMORY": "256m",
@@ -85,8 +119,10 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _started(stack: ExitStack, folder: Path, arguments: Sequence[str], ready: str) -> str:
-    """Start a daemon, and give what its ready line names."""
+def _started(
+    stack: ExitStack, folder: Path, arguments: Sequence[str], ready: str
+) -> tuple[str, int]:
+    """Start a daemon, and give what its ready line names and its process id."""
     folder.mkdir(parents=True)
     log = folder / "log"
     environment = {**_environment(), "SPARK_LOCAL_DIRS": str(folder / "local")}
@@ -108,7 +144,7 @@ def _started(stack: ExitStack, folder: Path, arguments: Sequence[str], ready: st
     found = said.get(timeout=READY_LIMIT_S)
     if found is None:
         raise ClusterFailed(f"it ended before it was ready: {log.read_text()[-4000:]}")
-    return found
+    return found, process.pid
 
 
 def _read(

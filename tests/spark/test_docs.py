@@ -1,7 +1,8 @@
 """The pages about Spark: every program on them runs as it stands, in order, and is well typed.
 
 In: the README, docs/start/spark.md, the guides, the notebook. Out: a failure that names the page.
-They share the tests' session and one broker; `data/` lies in a temporary folder.
+The programs of a page run in a process of their own, which `NAMESRV_ADDR` tells of a new broker and
+whose folder is a temporary one; they share a session, started with `session()`'s settings.
 """
 
 import json
@@ -20,15 +21,18 @@ from orbitmq import Message, Producer
 from orbitmq.spark.session import LOCAL_SETTINGS, SHARED_SETTINGS
 from orbitmq.testing import EmbeddedBroker
 from tests.golden.store import unpack_store
+from tests.spark.sinking import stored
 from tools import spark_page
 
-pytestmark = pytest.mark.timeout(300)  # whole programs, on a machine that may be busy
+pytestmark = pytest.mark.timeout(600)  # whole programs, on a machine that may be busy
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("start/spark", "guides/spark", "guides/spark-recipes", "guides/spark-logs")
+RECIPES = "guides/spark-recipes"
 README = (ROOT / "README.md").read_text()
 NOTEBOOK = ROOT / "examples/spark/orders.ipynb"
-LIMIT_S = 240
+LIMIT_S = 540
+PATHS = (str(ROOT / "src"), str(ROOT))
 
 
 def _programs(text: str) -> dict[str, str]:
@@ -51,23 +55,25 @@ def _cells() -> list[str]:
 
 
 @pytest.fixture
-def namesrv(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def namesrv() -> Iterator[str]:
     with EmbeddedBroker() as broker:
-        monkeypatch.setenv("NAMESRV_ADDR", broker.namesrv)
         yield broker.namesrv
 
 
-def _run(text: str, path: Path, namesrv: str) -> None:
-    """Run a program in this process.
-
-    Folder and environment of Spark's Java are those of its start, so both are put into the text.
-    """
-    data = path.parent / "data"
-    data.mkdir(exist_ok=True)
-    text = text.replace('"data/', f'"{data}/')
-    topics = 'format("rocketmq")'
-    path.write_text(text.replace(topics, f'{topics}.option("namesrvAddr", "{namesrv}")'))
-    runpy.run_path(str(path), run_name="__main__")
+def _run(programs: dict[str, str], folder: Path, namesrv: str, *again: str) -> None:
+    """Run programs as they stand in a process of their own, in order; some of them once more."""
+    for name, text in programs.items():
+        (folder / name).write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.page_programs", *programs, *again],
+        cwd=folder,
+        env={**os.environ, "NAMESRV_ADDR": namesrv, "PYTHONPATH": os.pathsep.join(PATHS)},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_each_program_has_a_name() -> None:
@@ -76,24 +82,32 @@ def test_each_program_has_a_name() -> None:
     assert all(re.fullmatch(r"\w+\.py", name) for name in names), names
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_programs_of_a_page_run_in_their_order(
-    page: str, spark: SparkSession, namesrv: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("page", [page for page in PAGES if page != RECIPES])
+def test_the_programs_of_a_page_run_in_their_order(page: str, namesrv: str, tmp_path: Path) -> None:
     if page == "guides/spark-logs":
         unpack_store("store-clean", tmp_path / "data" / "store")
-    for name, text in PROGRAMS[page].items():
-        _run(text, tmp_path / name, namesrv)
+    _run(PROGRAMS[page], tmp_path, namesrv)
 
 
-def test_the_readme_s_spark_program_runs(spark: SparkSession, namesrv: str, tmp_path: Path) -> None:
+def test_the_recipes_run_and_a_replay_that_is_started_again_stores_nothing_twice(
+    namesrv: str, tmp_path: Path
+) -> None:
+    """Symptom: a restart had other rows under the same name, and stored them."""
+    _run(PROGRAMS[RECIPES], tmp_path, namesrv, "replay.py")
+    orders = stored(namesrv, "shop_orders")
+    assert [message.tag for message in orders] == ["new"] * 61, "one came between the replays"
+    replayed = stored(namesrv, "shop_orders_again")
+    assert sorted(int(message.keys[0]) for message in replayed) == list(range(60))
+    assert {message.properties["shop"] for message in replayed} == {"Graz"}
+
+
+def test_the_readme_s_spark_program_runs(namesrv: str, tmp_path: Path) -> None:
     with Producer(namesrv, group="shop") as producer:
         for number in range(10):
             producer.send(Message("orders", b"%d" % number, tag="paid"))
     text = README_PROGRAM.replace("127.0.0.1:9876", namesrv)
-    _run(text, tmp_path / "readme.py", namesrv)
-    copied = spark.read.format("rocketmq").option("namesrvAddr", namesrv)
-    assert copied.option("topic", "orders_copy").load().where("tags = 'copied'").count() == 10
+    _run({"readme.py": text}, tmp_path, namesrv)
+    assert [message.tag for message in stored(namesrv, "orders_copy")] == ["copied"] * 10
 
 
 def test_the_notebook_runs_from_top_to_bottom(

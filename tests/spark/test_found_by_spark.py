@@ -1,9 +1,32 @@
-"""Spark finds the format by itself, and the module it looks for never fails, whatever is there."""
+"""Spark finds the formats by itself, and the modules it looks for never fail, whatever is there."""
 
+import os
 import subprocess
 import sys
 
+import pytest
+
+from orbitmq import Message, Producer
+from orbitmq.testing import EmbeddedBroker
 from pyspark_orbitmq import DefaultSource
+from pyspark_orbitmq_log import DefaultSource as DefaultLogSource
+
+FOUND = """
+import sys
+from pyspark.sql import SparkSession
+spark = (
+    SparkSession.builder.master("local[1]")
+    .config("spark.driver.host", "127.0.0.1")
+    .config("spark.driver.memory", "512m")
+    .config("spark.ui.enabled", "false")
+    .getOrCreate()
+)
+topic = spark.read.format("rocketmq").option("topic", "found").load()
+log = spark.read.format("rocketmq_log").option("topic", "found").load(sys.argv[1])
+for rows in (topic, log):
+    print(sorted(bytes(row.body).decode() for row in rows.select("body").collect()))
+print([name for name in sys.modules if name.startswith("orbitmq")])
+"""
 
 WITHOUT = """
 import sys
@@ -17,8 +40,36 @@ print(hasattr(pyspark_orbitmq, 'DefaultSource'))
 """
 
 
-def test_spark_finds_the_format_rocketmq() -> None:
+def test_the_modules_that_spark_looks_for_have_the_formats() -> None:
     assert DefaultSource.name() == "rocketmq"
+    assert DefaultLogSource.name() == "rocketmq_log"
+
+
+@pytest.mark.timeout(300)
+def test_a_plain_session_finds_both_formats_and_the_environment_s_name_servers() -> None:
+    """Nothing of ours is imported in the program, registered or set: Spark looks by itself."""
+    with EmbeddedBroker() as broker:
+        with Producer(broker.namesrv, group="shop") as producer:
+            for number in range(3):
+                producer.send(Message("found", b"body %d" % number))
+        done = subprocess.run(
+            [sys.executable, "-c", FOUND, broker.folder / "store"],
+            env=_plain_environment(broker.namesrv),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=240,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    sent = str([f"body {number}" for number in range(3)])
+    assert done.stdout.splitlines()[-3:] == [sent, sent, "[]"]
+
+
+def _plain_environment(namesrv: str) -> dict[str, str]:
+    """Give that of a user whose Python has the package, with one variable of ours."""
+    kept = ("HOME", "JAVA_HOME", "PATH", "PYTHONPATH", "TMPDIR")
+    given = {name: os.environ[name] for name in kept if name in os.environ}
+    return {**given, "PYSPARK_PYTHON": sys.executable, "NAMESRV_ADDR": namesrv}
 
 
 def test_without_spark_or_arrow_the_module_is_imported_and_empty() -> None:

@@ -414,6 +414,37 @@ def test_a_repeated_batch_reads_from_where_the_batch_before_it_ended(
     assert first > 0, "the batches before are not read again"
 
 
+@pytest.mark.parametrize(("look_back_ms", "reads_all"), [("86400000", True), ("0", False)])
+def test_a_first_batch_reads_what_others_have_sent_as_far_back_as_it_is_told(
+    broker: EmbeddedBroker, fresh_name: Names, look_back_ms: str, reads_all: bool
+) -> None:
+    topic = fresh_name("back")
+    run_task(plan(broker, ["body"], topic=topic), rows())
+    made = idempotent(broker, topic, lookBackMs=look_back_ms)
+    with requests_of(made) as seen:
+        run_task(made, rows(1), TaskKey(fresh_name("write"), 0, 0))
+    pulled = [
+        int(command.fields["queueOffset"])
+        for command in seen
+        if command.code == RequestCode.PULL_MESSAGE
+    ]
+    assert (0 in pulled) == reads_all
+    assert len(stored(broker.namesrv, topic)) == ROWS + 1
+
+
+def test_a_column_of_topics_reads_the_topic_back_with_every_batch(
+    broker: EmbeddedBroker, fresh_name: Names
+) -> None:
+    topic, query = fresh_name("column"), fresh_name("query")
+    run_task(plan(broker, ["body"], topic=topic), rows())
+    made = idempotent(broker, "", "topic")
+    one = pa.record_batch({"body": ["row"], "topic": [topic]})
+    for batch in (1, 2):
+        with requests_of(made) as seen:
+            run_task(made, [one], TaskKey(query, batch, 0, may_be_repeated=False))
+        assert counted(seen)[RequestCode.PULL_MESSAGE]
+
+
 def test_a_topic_that_was_made_again_is_read_from_its_beginning(
     without_index: EmbeddedBroker, fresh_name: Names
 ) -> None:

@@ -12,6 +12,7 @@ from orbitmq.testing import EmbeddedBroker
 from tests.spark.sinking import (
     WAIT_S,
     bodies,
+    forget_last_commit,
     lines,
     put,
     started,
@@ -26,13 +27,6 @@ from tests.spark.sinking import (
 def broker() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker() as broker:
         yield broker
-
-
-def forget_last_commit(checkpoint: Path) -> None:
-    """Make Spark repeat the last batch at the next start."""
-    last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
-    last.unlink()
-    (last.parent / f".{last.name}.crc").unlink(missing_ok=True)
 
 
 def test_a_re_executed_batch_adds_nothing(

@@ -1,81 +1,49 @@
 """The same program under spark-submit, on a real master with two workers, in both packagings.
 
-In: a wheel of this source, installed in an environment of its own; the golden store; a broker. Out:
-what the program says, and that it ran where it should: on both workers, with the wheel's code.
+In: an environment with a wheel of this source and what the guide names beside it; the golden store;
+a broker. Out: what the program says, and that it ran where it should: on both workers, with the
+packages of that environment; a stream's batch that is repeated stores nothing twice.
 """
 
 import itertools
-import re
+import json
 import shlex
-import shutil
-import subprocess
-import sys
 import sysconfig
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from orbitmq import Message, Producer, PullConsumer
+from orbitmq import Message, Producer
 from orbitmq.testing import EmbeddedBroker
 from tests.docs.pages import beginning_with
 from tests.golden.store import CLEAN, stored_records, unpack_store
-from tests.spark.standalone import WORKER_COUNT, running_cluster, submit
+from tests.spark.cluster_program import NO_STREAM
+from tests.spark.packaging_parts import made_environment
+from tests.spark.sinking import bodies
+from tests.spark.standalone import WORKER_COUNT, Cluster, submit
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # many JVMs start on two cores
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # many JVMs start on two cores
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "examples/spark/copy_orders.py"
+EVERYTHING = ROOT / "tests/spark/cluster_program.py"
 MESSAGE_COUNT = 200
-WHERE = """\
-import runpy, sys
-from orbitmq.spark import session
-
-def look(batches):
-    import os, orbitmq, pyarrow as pa
-    for _ in batches:
-        yield pa.RecordBatch.from_pydict(
-            {"file": [orbitmq.__file__], "python": [sys.executable], "folder": [os.getcwd()]}
-        )
-
-spark = session()
-rows = spark.range(0, 64, 1, 16).mapInArrow(look, "file string, python string, folder string")
-for row in rows.distinct().collect():
-    print(row.file, row.python, row.folder)
-print("zone", spark.conf.get("spark.sql.session.timeZone"), spark.sparkContext.master)
-runpy.run_path(sys.argv.pop(1), run_name="__main__")
-"""
-"""Says where tasks run, and then runs another program in the same session: Java starts once."""
+SENT = sorted(str(number) for number in range(MESSAGE_COUNT))
 
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with our wheel; what we depend on comes from the one that runs this."""
-    folder = tmp_path_factory.mktemp("packaging")
-    source = folder / "source"
-    source.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    shutil.copytree(ROOT / "src", source / "src", ignore=ignored)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
-    wheel = [*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", str(folder), str(source)]
-    subprocess.run(wheel, check=True, timeout=120)
-    made = folder / "env"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", made], check=True, timeout=120)
-    (found,) = folder.glob("orbitmq-*.whl")
-    install = [*pip, "--python", str(made / "bin/python"), "install", "--no-deps", str(found)]
-    subprocess.run(install, check=True, timeout=120)
-    (packages,) = made.glob("lib/python*/site-packages")
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    return made
+    """An environment with what the guide has users install, and nothing else."""
+    return made_environment(tmp_path_factory.mktemp("packaging"), documented())
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as address:
-        yield address
+def documented() -> list[str]:
+    """What docs/guides/spark.md puts into the archive."""
+    (command,) = beginning_with("env/bin/pip install")
+    return shlex.split(command.line)[2:]
 
 
 @pytest.fixture
@@ -97,7 +65,7 @@ def installed(environment: Path) -> dict[str, str]:
 def archived(environment: Path, folder: Path) -> dict[str, str]:
     """The settings for executors that get the environment with the job."""
     packed = folder / "env.tar.gz"
-    with tarfile.open(packed, "w:gz") as archive:
+    with tarfile.open(packed, "w:gz", compresslevel=1) as archive:
         archive.add(environment, ".")
     return {
         "spark.archives": f"{packed}#env",
@@ -124,28 +92,41 @@ def test_the_guide_shows_the_settings_that_are_run_here(tmp_path: Path) -> None:
     ]
 
 
+def check_place(place: dict[str, Any], home: Path) -> None:
+    """A task's Python and all that it imports are those of an environment."""
+    assert Path(place["python"]) == home / "bin/python"
+    assert set(place["files"]) >= {"orbitmq", "pyarrow", "pandas"}
+    for name, file in place["files"].items():
+        assert Path(file).resolve().is_relative_to(home.resolve()), f"{name} is at {file}"
+    assert sysconfig.get_path("purelib") not in place["path"]
+
+
+def check_stream(stream: dict[str, int], namesrv: str) -> None:
+    """The stream's last batch was run twice, and stored once."""
+    assert stream["batch"] >= 1
+    assert stream["again"] > 0, "the last batch was not repeated"
+    assert bodies(namesrv, "orders_once") == SENT, "the repeated batch is there twice"
+
+
 @pytest.mark.parametrize("packaging", ["installed", "archive"])
 def test_a_program_copies_a_topic_and_reads_a_store_on_two_workers(
-    packaging: str, cluster: str, environment: Path, broker: EmbeddedBroker, tmp_path: Path
+    packaging: str, cluster: Cluster, environment: Path, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     is_archive = packaging == "archive"
     settings = archived(environment, tmp_path) if is_archive else installed(environment)
-    where, store = tmp_path / "where.py", tmp_path / "store"
-    where.write_text(WHERE)
+    store = tmp_path / "store"
     unpack_store(CLEAN, store)
-    arguments = [str(PROGRAM), broker.namesrv, "orders", "orders_copy", str(store)]
-    *said, zone, copied, stored = submit(cluster, where, arguments, settings).splitlines()
-    assert zone == f"zone UTC {cluster}"
-    places = [line.split() for line in said]
-    assert len({folder for _, _, folder in places}) == WORKER_COUNT
-    for file, python, folder in places:
-        home = Path(folder) / "env" if is_archive else environment
-        assert Path(python) == home / "bin/python"
-        assert re.search(r"/site-packages/orbitmq/__init__.py$", file)
-        assert not Path(file).is_relative_to(ROOT)
-        assert Path(file).resolve().is_relative_to(home.resolve()) or is_archive
-    assert copied == f"copied {MESSAGE_COUNT}"
-    assert stored == f"stored {len(stored_records())}"
-    with PullConsumer(broker.namesrv, group="looking") as consumer:
-        ends = [consumer.max_offset(queue) for queue in consumer.queues("orders_copy")]
-    assert sum(ends) == MESSAGE_COUNT
+    checkpoint = str(tmp_path / "checkpoint") if is_archive else NO_STREAM  # once is enough
+    streamed = [broker.namesrv, "orders", "orders_once", checkpoint]
+    copied = [str(PROGRAM), broker.namesrv, "orders", "orders_copy", str(store)]
+    said = submit(cluster.address, EVERYTHING, [*streamed, *copied], settings).splitlines()
+    told = [json.loads(line) for line in said[:-2]]
+    if is_archive:
+        check_stream(told.pop(), broker.namesrv)
+    *places, about = told
+    assert about == {"zone": "UTC", "master": cluster.address}
+    assert len({place["folder"] for place in places}) == WORKER_COUNT
+    for place in places:
+        check_place(place, Path(place["folder"]) / "env" if is_archive else environment)
+    assert said[-2:] == [f"copied {MESSAGE_COUNT}", f"stored {len(stored_records())}"]
+    assert bodies(broker.namesrv, "orders_copy") == SENT

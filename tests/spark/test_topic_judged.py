@@ -319,6 +319,30 @@ def test_a_topic_made_again_is_a_loss_that_names_the_queue(
     assert step(stream(system, topic=topic, failOnDataLoss="false"), at)[1] == [7]
 
 
+def test_a_topic_that_is_deleted_is_a_loss_or_left_out(system: System, fresh_name: Name) -> None:
+    topic = fresh_name("deleted")
+    queues = make(system, topic, 1)
+    send(system, queues, range(8))
+    given = {"topic": topic, "startingOffsets": "earliest"}
+    reader = stream(system, maxOffsetsPerTrigger="3", **given)
+    begin = reader.initialOffset()
+    at, found = step(reader, begin)
+    assert found == [0, 1, 2]
+    with Admin(system.namesrv) as admin:
+        admin.delete_topic(topic)
+    again = {**given, "rocketmq.client.unitName": "again"}
+    for options in (given, again):
+        with pytest.raises(
+            DataLoss, match=f"queue 0 of topic {topic} at .*: its topic was deleted"
+        ):
+            stream(system, **options).latestOffset(at, ALL)
+    with pytest.raises(DataLoss, match=f"queue 0 of topic {topic}"):
+        stream(system, **again).partitions(begin, at)
+    tolerant = stream(system, failOnDataLoss="false", **again)
+    assert tolerant.partitions(begin, at) == []
+    assert step(tolerant, at) == (at, [])
+
+
 def test_a_topic_made_again_and_grown_past_the_offset_is_a_loss_all_the_same(
     system: System, fresh_name: Name
 ) -> None:

@@ -26,9 +26,9 @@ def broker() -> Iterator[EmbeddedBroker]:
 class Seen:
     """What a query's batches had, by batch; the next one may be told to fail."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, fails: bool = False) -> None:
         self.batches: list[tuple[int, list[int]]] = []
-        self.fails = False
+        self.fails = fails
         self.news: SimpleQueue[int] = SimpleQueue()
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
@@ -88,14 +88,49 @@ def test_a_query_goes_on_where_its_checkpoint_is_and_a_repeated_batch_is_the_sam
     assert third.numbers == [10, 11, 12]
 
 
-def test_a_first_batch_that_fails_is_read_again_though_latest_has_moved(
+def test_the_very_first_batch_that_fails_is_read_again_as_it_was(
     spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
     queues = make(broker, "q-first")
     send(broker, queues, range(3))
+    given = {"topic": "q-first", "startingOffsets": "earliest"}
+    failing, again = Seen(fails=True), Seen()
+    with pytest.raises(StreamingQueryException):
+        start(spark, broker, failing, tmp_path, **given).awaitTermination(UNTIL_S)
+    assert failing.batches == [(0, [0, 1, 2])]
+    assert not list((tmp_path / "commits").glob("[0-9]*"))
+    send(broker, queues, range(3, 5))
+    start(spark, broker, again, tmp_path, topic="q-first").awaitTermination(UNTIL_S)
+    assert again.batches == [(0, [0, 1, 2]), (1, [3, 4])]
+
+
+def test_a_query_whose_first_batch_failed_begins_where_latest_was_then(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """Symptom: what came between the failure and the restart was passed over."""
+    queues = make(broker, "q-latest")
+    send(broker, queues, range(3))
+    failing, again = Seen(fails=True), Seen()
+    trigger = {"processingTime": "0 seconds"}
+    with pytest.raises(StreamingQueryException):
+        start(spark, broker, failing, tmp_path, trigger=trigger, topic="q-latest").awaitTermination(
+            UNTIL_S
+        )
+    assert failing.batches == [(0, [])]
+    assert not list((tmp_path / "commits").glob("[0-9]*"))
+    send(broker, queues, range(3, 6))
+    start(spark, broker, again, tmp_path, topic="q-latest").awaitTermination(UNTIL_S)
+    assert again.numbers == [3, 4, 5]
+
+
+def test_a_batch_behind_latest_that_fails_is_read_again_though_latest_has_moved(
+    spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    queues = make(broker, "q-second")
+    send(broker, queues, range(3))
     seen = Seen()
     trigger = {"processingTime": "0 seconds"}
-    query = start(spark, broker, seen, tmp_path, trigger=trigger, topic="q-first")
+    query = start(spark, broker, seen, tmp_path, trigger=trigger, topic="q-second")
     wait_for(query, seen, 0)  # the empty first batch: the query stands at the end
     seen.fails = True
     send(broker, queues, range(3, 6))
@@ -104,7 +139,7 @@ def test_a_first_batch_that_fails_is_read_again_though_latest_has_moved(
     failed = seen.numbers
     send(broker, queues, range(6, 8))
     again = Seen()
-    start(spark, broker, again, tmp_path, topic="q-first").awaitTermination(UNTIL_S)
+    start(spark, broker, again, tmp_path, topic="q-second").awaitTermination(UNTIL_S)
     assert failed
     assert set(failed) <= set(again.numbers)
     assert again.numbers == list(range(3, 8))

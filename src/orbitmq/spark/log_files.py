@@ -8,6 +8,8 @@ Rules:
    in folders, and refused when they are named.
 2. Files of a folder are a whole log: what is missing between them is missing. Files that were named
    one by one were chosen.
+3. Of several folders, a file of zeros is left out where another has one of that name: it was made
+   ahead, before the settings changed (see store/log_folders.py).
 """
 
 from itertools import pairwise
@@ -18,6 +20,7 @@ from orbitmq.arrow.starts import is_own
 from orbitmq.errors import CorruptRecord, SettingError
 from orbitmq.spark.log_options import FORMAT
 from orbitmq.store.layout import Folder, is_file_name
+from orbitmq.store.log_folders import LogFolders
 from orbitmq.wire.record import RECORD_SIZE_MIN, decode_record
 from orbitmq.world.files import Files
 
@@ -49,7 +52,9 @@ def find_log(files: Files, path: str) -> Log:
     """Give the log that the option `path` names; raises SettingError when there is none."""
     paths = [Path(each.strip().removeprefix("file://")) for each in path.split(",") if each.strip()]
     found = [_found(files, each) for each in paths]
-    log_files = sorted({each for log in found for each in log.files}, key=lambda each: each.base)
+    needless = _empty_doubles(files, found) if len(found) > 1 else set()
+    chosen = {each for log in found for each in log.files if each.path not in needless}
+    log_files = sorted(chosen, key=lambda each: each.base)
     for before, after in pairwise(log_files):
         if before.end > after.base:
             raise SettingError(
@@ -58,6 +63,14 @@ def find_log(files: Files, path: str) -> Log:
             )
     folder = found[0].folder if len(found) == 1 else None
     return Log(log_files, folder, is_whole=all(each.is_whole for each in found))
+
+
+def _empty_doubles(files: Files, logs: list[Log]) -> set[str]:
+    """Give the files of zeros that lie beside another of that name in another folder."""
+    folders = {Path(each.path).parent: None for log in logs if log.is_whole for each in log.files}
+    if len(folders) < 2:
+        return set()
+    return set(map(str, LogFolders(files, tuple(folders)).find().empty))
 
 
 def _found(files: Files, path: Path) -> Log:

@@ -78,15 +78,15 @@ class LogOptions(Options, frozen=True, kw_only=True):
     use_consume_queue: Annotated[
         Literal["auto", "true", "false"],
         told(
-            "With topics: find records through the queue files where they are complete (auto),"
-            " everywhere (true), or read the whole log (false)."
+            "Look up topics, queues, tags and times in the queue files: where these are complete"
+            " (auto), everywhere (true), or nowhere, and read the whole log (false)."
         ),
     ] = "auto"
     split_size_bytes: Annotated[
         Annotated[int, msgspec.Meta(ge=SPLIT_SIZE_BYTES_MIN)], told("Bytes of the log per task.")
     ] = SPLIT_SIZE_BYTES
     max_bytes_per_trigger: Annotated[
-        Count | None, told("In a stream: bytes of the log per batch.")
+        Count | None, told("Bytes of the log per micro-batch.", is_for_streams=True)
     ] = None
 
     @property
@@ -104,6 +104,11 @@ class LogOptions(Options, frozen=True, kw_only=True):
     def tag_filter(self) -> TagFilter:
         """Which tags pass."""
         return TagFilter.parse(self.tags)
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether queue files can tell what is wanted: by topics, queues or tags."""
+        return bool(self.chosen_topics or self.chosen_queues or self.tag_filter.tags)
 
     @property
     def starting_ms(self) -> int | None:
@@ -145,10 +150,10 @@ def _check_span(options: LogOptions) -> None:
     first, last = options.starting_physical_offset, options.ending_physical_offset
     if first is not None and last is not None and last < first:
         raise SettingError(f"{FORMAT}: 'endingPhysicalOffset' is before 'startingPhysicalOffset'")
-    if options.use_consume_queue == "true" and not options.chosen_topics:
+    if options.use_consume_queue == "true" and not options.is_chosen:
         raise SettingError(
-            f"{FORMAT}: option 'useConsumeQueue' as true needs 'topic' or 'topics': queue files are"
-            " those of topics"
+            f"{FORMAT}: option 'useConsumeQueue' as true needs 'topic', 'topics', 'queues' or "
+            "'tags': these are what queue files tell"
         )
 
 

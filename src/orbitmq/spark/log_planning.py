@@ -6,8 +6,7 @@ Rules:
 1. A task takes the records and the damage that begin in its ranges. A range that begins in the
    middle of a file is read from a whole record before it on, so that it finds what the task before
    it finds. So every record and every damage is one task's.
-2. Files are left out by the store times of first records: a file's records are not younger than the
-   first of the next file, but for clocks that are set back by CLOCK_STEP_MS at most.
+2. Files and parts of files that hold nothing of the asked store times are left out (log_times.py).
 3. Short files share a task, long ones have several.
 """
 
@@ -17,13 +16,11 @@ from typing import NamedTuple
 from pyspark.sql.datasource import InputPartition
 
 from orbitmq.spark.log_ends import log_end
-from orbitmq.spark.log_files import Log, LogFile, first_store_ms
+from orbitmq.spark.log_files import Log, LogFile
 from orbitmq.spark.log_options import LogOptions
 from orbitmq.spark.log_queues import complete_below, has_queues
+from orbitmq.spark.log_times import asked_times, files_in_time, part_in_time
 from orbitmq.world.files import Files
-
-CLOCK_STEP_MS = 60_000
-"""A broker's clock may be set back so far, and records be stored before those before them."""
 
 
 class LogRange(NamedTuple):
@@ -88,35 +85,26 @@ def planned(files: Files, log: Log, options: LogOptions, span: Span) -> list[Log
 
 def _file_ranges(files: Files, log: Log, options: LogOptions, span: Span) -> Iterator[LogRange]:
     """Give what is asked for of each file, and what is missing between files."""
-    kept = set(_in_time(files, log, options))
+    asked = asked_times(options)
+    kept = set(log.files if asked is None else files_in_time(log, asked))
+    first, last = part_in_time(files, log, options, *_held(kept, span))
     before = None
     for log_file in log.files:
         is_gap = log.is_whole and before is not None and before.end < log_file.base
         if is_gap and before is not None and span.begin <= before.end < span.end:
             yield LogRange("", before.end, before.end, log_file.base)
         before = log_file
-        begin, end = max(span.begin, log_file.base), min(span.end, log_file.end)
+        begin, end = max(first, log_file.base), min(last, log_file.end)
         if log_file in kept and begin < end:
-            is_exact = begin == log_file.base or span.is_exact
+            is_exact = begin == log_file.base or (span.is_exact and begin == span.begin)
             yield LogRange(log_file.path, log_file.base, begin, end, is_exact)
 
 
-def _in_time(files: Files, log: Log, options: LogOptions) -> list[LogFile]:
-    """Leave out files whose records are all too old or too young (rule 2)."""
-    begin_ms, end_ms = options.starting_ms, options.ending_ms
-    if begin_ms is None and end_ms is None:
-        return log.files
-    firsts = [first_store_ms(files, log_file) for log_file in log.files]
-    kept: list[LogFile] = []
-    for number, log_file in enumerate(log.files):
-        first = firsts[number]
-        following = firsts[number + 1] if number + 1 < len(firsts) else None
-        if begin_ms is not None and following is not None and following + CLOCK_STEP_MS < begin_ms:
-            continue  # all of it is too old
-        if end_ms is not None and first is not None and first - CLOCK_STEP_MS >= end_ms:
-            continue  # all of it is too young
-        kept.append(log_file)
-    return kept
+def _held(kept: set[LogFile], span: Span) -> tuple[int, int]:
+    """Give [begin, end) of what is asked for in some files."""
+    begin = min((log_file.base for log_file in kept), default=span.end)
+    end = max((log_file.end for log_file in kept), default=span.end)
+    return max(begin, span.begin), max(begin, min(end, span.end))
 
 
 def _splits(whole: LogRange, size: int) -> Iterator[LogRange]:
@@ -133,10 +121,10 @@ def _with_queues(
     files: Files, log: Log, options: LogOptions, splits: list[LogRange]
 ) -> list[LogRange]:
     """Say which ranges are read through the queues."""
-    folder, topics = log.folder, options.chosen_topics
-    if folder is None or not topics or options.use_consume_queue == "false":
+    folder = log.folder
+    if folder is None or not options.is_chosen or options.use_consume_queue == "false":
         return splits
-    if options.use_consume_queue == "auto" and not has_queues(files, folder, topics):
+    if options.use_consume_queue == "auto" and not has_queues(files, folder, options.chosen_topics):
         return splits
     is_forced = options.use_consume_queue == "true"
     sure = complete_below(files, log)

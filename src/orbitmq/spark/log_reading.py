@@ -8,7 +8,8 @@ Rules:
 2. What follows a bad record is not believed: the batch ends before it, and reading goes on where
    the log surely goes on. Behind damage batches are small at first.
 3. Damage fails the query, is told as a warning, or is a row (log_rows.py). It is never lost.
-4. Queue files that do not fit the log are not followed: the range is read whole instead.
+4. Queue files that do not fit the log are not followed: the range is read whole instead. So it is
+   where no topic is asked for and they do not know every record of the range (log_complete.py).
 """
 
 import logging
@@ -24,6 +25,7 @@ from orbitmq.arrow.starts import Positions, good_count, walk
 from orbitmq.core import is_end_of_file
 from orbitmq.errors import CorruptRecord
 from orbitmq.spark.data_loss import DataLoss
+from orbitmq.spark.log_complete import FilePart, knows_all
 from orbitmq.spark.log_damage import BadRange, behind_damage, behind_whole
 from orbitmq.spark.log_filter import LogFilter
 from orbitmq.spark.log_options import LogOptions
@@ -138,8 +140,12 @@ class LogReading:
         if not log_range.queue_root:
             return None
         options = self._options
-        folder = Folder(Path(log_range.queue_root))
-        search = QueueSearch(SystemFiles(), folder, options.chosen_topics, options.chosen_queues)
+        files, folder = SystemFiles(), Folder(Path(log_range.queue_root))
+        if not options.chosen_topics and options.use_consume_queue == "auto":
+            part = FilePart(view, log_range.base, log_range.begin, log_range.end)
+            if not knows_all(files, folder, part):
+                return None
+        search = QueueSearch(files, folder, options.chosen_topics, options.chosen_queues)
         found = search.log_offsets(log_range.begin, log_range.end, options.tag_filter)
         positions = found - log_range.base
         is_inside = not len(positions) or positions[-1] <= len(view) - RECORD_SIZE_MIN

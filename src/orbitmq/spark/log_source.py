@@ -21,6 +21,7 @@ from orbitmq.spark.log_options import FORMAT, LogOptions, log_options
 from orbitmq.spark.log_planning import LogPartition, planned, whole_span
 from orbitmq.spark.log_rows import log_arrow_schema, log_schema_ddl
 from orbitmq.spark.log_stream import LogStreamReader
+from orbitmq.spark.options import warn_of_streams_options
 from orbitmq.spark.worker_rest import shorten_rest
 from orbitmq.world.files import SystemFiles
 
@@ -40,6 +41,7 @@ class LogSource(DataSource):
     def reader(self, schema: StructType) -> "LogReader":
         """Give a reader of a batch; raises SettingError."""
         options = log_options(self.options)
+        warn_of_streams_options(LogOptions, self.options, FORMAT)
         return LogReader(options, log_arrow_schema(schema, options))
 
     def streamReader(self, schema: StructType) -> LogStreamReader:  # noqa: N802 - Spark's name

@@ -10,9 +10,12 @@ Rules:
    be ignored. Names that begin with one of the class's PREFIXES are kept in `others`. A table of
    Spark's catalog is refused: its options come when it is made, and never again.
 3. Values of secret options are in no error, no plan and no log.
+4. Options that only streams have a use for are marked so. A batch checks them and warns that they
+   change nothing, as Spark's own sources do: one set of options serves both.
 """
 
 import difflib
+import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, TypeVar, get_args
@@ -20,6 +23,8 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args
 import msgspec
 
 from orbitmq.errors import SettingError
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound="Options")
 
@@ -34,9 +39,10 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 """A number of things of which there must be one at least."""
 
 
-def told(meaning: str, *, is_secret: bool = False) -> msgspec.Meta:
+def told(meaning: str, *, is_secret: bool = False, is_for_streams: bool = False) -> msgspec.Meta:
     """Give what `Annotated` adds to the type of an option: its meaning."""
-    return msgspec.Meta(description=meaning, extra={"is_secret": is_secret})
+    marks = {"is_secret": is_secret, "is_for_streams": is_for_streams}
+    return msgspec.Meta(description=meaning, extra=marks)
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -110,10 +116,29 @@ def read_time_ms(option: str, text: str, source: str) -> int:
     return round(zoned.timestamp() * 1_000)
 
 
+def warn_of_streams_options(kind: type[Options], given: Mapping[str, str], source: str) -> None:
+    """Say which options of a batch change nothing (rule 4)."""
+    names = {name.lower() for name in given}
+    fields = option_fields(kind).items()
+    idle = [name for name, field in fields if is_for_streams(field) and name.lower() in names]
+    if idle:
+        quoted = ", ".join(map(repr, idle))
+        log.warning("%s: only streams have a use for %s: no effect in a batch", source, quoted)
+
+
 def is_secret(field: msgspec.structs.FieldInfo) -> bool:
     """Whether nobody may see the option's value."""
+    return _is_marked(field, "is_secret")
+
+
+def is_for_streams(field: msgspec.structs.FieldInfo) -> bool:
+    """Whether the option changes nothing in a batch."""
+    return _is_marked(field, "is_for_streams")
+
+
+def _is_marked(field: msgspec.structs.FieldInfo, mark: str) -> bool:
     return any(
-        isinstance(each, msgspec.Meta) and bool((each.extra or {}).get("is_secret"))
+        isinstance(each, msgspec.Meta) and bool((each.extra or {}).get(mark))
         for each in get_args(field.type)[1:]
     )
 

@@ -95,8 +95,10 @@ class SinkOptions(ConnectionOptions, frozen=True, kw_only=True):
     look_back_ms: Annotated[
         Milliseconds,
         told(
-            "idempotent: how old the first attempt of a query's first batch may be; later"
-            " batches know where they begin."
+            "idempotent: how long ago the first attempt of a write may have begun; what is older is"
+            " not seen, and stored again. So far back every worker reads the topic before the"
+            " first batch of a query and before each write with a writeId; later batches of a"
+            " query know where they begin. Lower it where a topic is big."
         ),
     ] = 24 * 60 * 60 * 1000
 

@@ -7,18 +7,21 @@ Rules:
 1. Exactly one option says which topics, at most one where to begin and one where to end.
 2. The class is the table that the documentation is made from: a field is an option.
 3. What brokers would misunderstand is refused here.
+4. What a batch cannot do is refused there; what only changes how a stream goes on is warned of.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
 from orbitmq.client.subscriptions import Selector
 from orbitmq.errors import LocalProtocolError, SettingError, SqlError
+from orbitmq.spark.admission import read_duration
 from orbitmq.spark.cluster import Retries
 from orbitmq.spark.connection_options import ConnectionOptions, resolved
-from orbitmq.spark.options import Count, read_options, told
+from orbitmq.spark.options import Count, read_options, told, warn_of_streams_options
 from orbitmq.sql import compile_expression
 from orbitmq.wire.checksum import crc32
 
@@ -99,7 +102,8 @@ class TopicOptions(ConnectionOptions, frozen=True, kw_only=True):
     ] = ""
     ending_offsets_by_timestamp: Annotated[str, told("The same for single queues.")] = ""
     new_queue_start: Annotated[
-        Literal["earliest", "latest"], told("Where queues begin that appear while a stream runs.")
+        Literal["earliest", "latest"],
+        told("Where queues begin that appear while a stream runs.", is_for_streams=True),
     ] = "earliest"
     fail_on_data_loss: Annotated[
         bool,
@@ -108,16 +112,26 @@ class TopicOptions(ConnectionOptions, frozen=True, kw_only=True):
 
     # --- how much at a time ---
     max_offsets_per_trigger: Annotated[
-        Count | None, told("At most so many messages a micro-batch, shared by backlog.")
+        Count | None,
+        told("At most so many messages a micro-batch, shared by backlog.", is_for_streams=True),
     ] = None
     max_bytes_per_trigger: Annotated[
-        Count | None, told("At most about so many bytes a micro-batch, by the size of samples.")
+        Count | None,
+        told(
+            "At most about so many bytes a micro-batch, by the size of samples.",
+            is_for_streams=True,
+        ),
     ] = None
     min_offsets_per_trigger: Annotated[
-        Count | None, told("Wait for so many messages, `maxTriggerDelay` at most.")
+        Count | None,
+        told("Wait for so many messages, `maxTriggerDelay` at most.", is_for_streams=True),
     ] = None
     max_trigger_delay: Annotated[
-        str, told("How long `minOffsetsPerTrigger` may hold messages back: `15m`, `500ms`, `2h`.")
+        str,
+        told(
+            "How long `minOffsetsPerTrigger` may hold messages back: `15m`, `500ms`, `2h`.",
+            is_for_streams=True,
+        ),
     ] = "15m"
     min_partitions: Annotated[
         Count | None, told("At least so many tasks; queues are split. One for a queue if not told.")
@@ -141,13 +155,17 @@ class TopicOptions(ConnectionOptions, frozen=True, kw_only=True):
     ] = "spark-source"
     commit_offsets: Annotated[
         bool | None,
-        told("Tell brokers the group's progress. True if `consumerGroup` is given."),
+        told(
+            "Tell brokers a stream's progress as the group's. True if `consumerGroup` is given; "
+            "a batch refuses it."
+        ),
     ] = None
     initial_offset_store: Annotated[
         str,
         told(
             "Where a stream's start is kept until its first batch: `checkpoint` (with the first "
-            "batch's plan), `group` (as the group's offsets at the brokers), or a file's path."
+            "batch's plan), `group` (as the group's offsets at the brokers), or a file's path.",
+            is_for_streams=True,
         ),
     ] = CHECKPOINT
 
@@ -172,7 +190,11 @@ class TopicOptions(ConnectionOptions, frozen=True, kw_only=True):
         Count, told("How long a task tries to get messages from a broker that does not answer.")
     ] = 30_000
     long_poll_ms: Annotated[
-        NotNegative, told("How long an idle stream waits for a message at a time, 1000 at most.")
+        NotNegative,
+        told(
+            "How long an idle stream waits for a message at a time, 1000 at most.",
+            is_for_streams=True,
+        ),
     ] = LONG_POLL_MS_MAX
     fetch_offset_num_retries: Annotated[
         NotNegative, told("How often a question about offsets is asked again.")
@@ -181,7 +203,8 @@ class TopicOptions(ConnectionOptions, frozen=True, kw_only=True):
         NotNegative, told("How long to wait before that.")
     ] = msgspec.field(default=1_000, name="fetchOffset.retryIntervalMs")
     route_cache_ttl_ms: Annotated[
-        NotNegative, told("How often a stream looks for new topics, queues and brokers.")
+        NotNegative,
+        told("How often a stream looks for new topics, queues and brokers.", is_for_streams=True),
     ] = 10_000
 
     def __repr__(self) -> str:
@@ -227,21 +250,39 @@ def topic_options(given: Mapping[str, str], *, is_stream: bool) -> TopicOptions:
         raise _wrong("topics", options.topics, "names no topic")
     if not is_stream and options.commit_offsets:
         raise _wrong("commitOffsets", "true", "is for streams: a batch has no progress")
-    if options.long_poll_ms > LONG_POLL_MS_MAX:
-        raise _wrong("longPollMs", options.long_poll_ms, f"is {LONG_POLL_MS_MAX} at most")
     if not is_stream and options.starting_offsets == LATEST:
         raise _wrong("startingOffsets", LATEST, "is for streams: a batch from there is empty")
     if options.ending_offsets == EARLIEST:
         raise _wrong("endingOffsets", EARLIEST, "leaves nothing to read")
-    least, most = options.min_partitions, options.max_partitions
-    if least is not None and most is not None and least > most:
-        raise _wrong("minPartitions", least, f"is more than 'maxPartitions', {most}")
+    _in_order(options, "minPartitions", "maxPartitions")
+    _check_streams(options)
     try:
         _ = options.selector
     except LocalProtocolError as error:
         raise SettingError(f"{FORMAT}: option 'tags' or 'sql92': {error}") from None
     _check_sql(options)
+    if not is_stream:
+        warn_of_streams_options(TopicOptions, given, FORMAT)
     return options
+
+
+def _check_streams(options: TopicOptions) -> None:
+    """Refuse what no stream could go by, also in a batch (rule 4)."""
+    _in_order(options, "minOffsetsPerTrigger", "maxOffsetsPerTrigger")
+    read_duration("maxTriggerDelay", options.max_trigger_delay)
+    if options.long_poll_ms > LONG_POLL_MS_MAX:
+        raise _wrong("longPollMs", options.long_poll_ms, f"is {LONG_POLL_MS_MAX} at most")
+    store = options.initial_offset_store
+    if store not in (CHECKPOINT, GROUP) and not Path(store).is_absolute():
+        why = f"is none of {CHECKPOINT}, {GROUP} and no whole path of a file"
+        raise _wrong("initialOffsetStore", store, why)
+
+
+def _in_order(options: TopicOptions, least_name: str, most_name: str) -> None:
+    values = msgspec.to_builtins(options)
+    least, most = values[least_name], values[most_name]
+    if least is not None and most is not None and least > most:
+        raise _wrong(least_name, least, f"is more than {most_name!r}, {most}")
 
 
 def _check_sql(options: TopicOptions) -> None:

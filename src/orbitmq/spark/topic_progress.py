@@ -11,7 +11,8 @@ Rules:
 3. Queues that appear begin where `newQueueStart` says; in the first batch all queues begin.
 4. A queue whose broker is silent stays where it is; one that falls silent while a batch is planned
    has the batch planned again.
-5. Before a queue is read on, its mark is compared: other messages are a loss.
+5. Before a queue is read on, its mark is compared: other messages are a loss. So is a topic that
+   was deleted; without an error its queues stay where they are.
 6. An end that is a time is reached with the first message that was stored then or later: until a
    queue has one, it is read on.
 """
@@ -84,8 +85,8 @@ class Stream:
     def next_end(self, at: Offsets, marks: Offsets, limit: ReadLimit) -> Ends | None:
         """Give the next batch's ends; None when there is nothing, after a wait.
 
-        Raises DataLoss for offsets that went back, and for messages that are others than the marks
-        say.
+        Raises DataLoss for offsets that went back, for messages that are others than the marks say,
+        and for a topic that was deleted.
         """
         clock = self.follower.clock
         deadline_s = clock.monotonic_s() + self._options.long_poll_ms / 1000

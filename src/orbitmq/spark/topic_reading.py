@@ -7,7 +7,8 @@ Rules:
 2. Without a filter there is a row for every offset of the range, or DataLoss; a record that is
    damaged is an error.
 3. Brokers compare hashes of tags, so tags are compared again; keys are compared here only.
-4. A batch has about BATCH_ROWS rows or BATCH_BYTES bytes, whatever is less.
+4. A topic that was deleted meanwhile is DataLoss, or the end of the range (topic_gone.py).
+5. A batch has about BATCH_ROWS rows or BATCH_BYTES bytes, whatever is less.
 """
 
 from collections.abc import AsyncIterator, Generator, Iterator
@@ -20,8 +21,9 @@ import pyarrow.compute as pc
 from orbitmq.arrow.decode import BatchDecoder
 from orbitmq.arrow.starts import walk
 from orbitmq.errors import RemoteProtocolError
-from orbitmq.spark.cluster import Cluster, cluster_of
+from orbitmq.spark.cluster import Cluster, QueueFailed, cluster_of
 from orbitmq.spark.data_loss import lost, told_gap
+from orbitmq.spark.topic_gone import may_be_gone, without_gone
 from orbitmq.spark.topic_options import TopicOptions
 from orbitmq.spark.topic_planning import Range
 from orbitmq.spark.topic_pulls import Piece, QueuePulls
@@ -79,6 +81,9 @@ class RangeReader:
                 batch = self._decoded(found)
                 if batch.num_rows:
                     yield batch
+        except QueueFailed as error:
+            if not may_be_gone(error) or without_gone(self._cluster, self._options, [self._range]):
+                raise
         finally:
             coming.cancel()
             self._cluster.submit(_ended(pieces))

@@ -2,8 +2,10 @@
 
 In: ranges of queues. Out: the mean size of a record in bytes.
 
-Rule: it is an estimate: one pull in the middle of each of a few ranges. Limits in bytes are kept
-about, and at least one message is always let through.
+Rules:
+1. It is an estimate: one pull in the middle of each of a few ranges. Limits in bytes are kept
+   about, and at least one message is always let through.
+2. A topic that was deleted has no size: whoever reads it finds out.
 """
 
 import asyncio
@@ -12,7 +14,8 @@ from collections.abc import Collection
 import msgspec
 
 from orbitmq.arrow.starts import walk
-from orbitmq.spark.cluster import Cluster
+from orbitmq.spark.cluster import Cluster, QueueFailed
+from orbitmq.spark.topic_gone import is_unknown_topic
 from orbitmq.spark.topic_options import TopicOptions
 from orbitmq.spark.topic_planning import Range
 from orbitmq.spark.topic_pulls import QueuePulls
@@ -30,7 +33,12 @@ def record_bytes(cluster: Cluster, options: TopicOptions, ranges: Collection[Ran
 
     async def look(each: Range) -> bytes:
         pulls = QueuePulls(cluster, unfiltered, each.queue)
-        return (await pulls.pull((each.begin + each.end) // 2, COUNT)).body
+        try:
+            return (await pulls.pull((each.begin + each.end) // 2, COUNT)).body
+        except QueueFailed as error:
+            if not is_unknown_topic(error.cause):
+                raise
+            return b""
 
     async def look_everywhere() -> list[bytes]:
         return await asyncio.gather(*(look(each) for each in largest if each.length > 0))

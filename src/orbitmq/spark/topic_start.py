@@ -13,7 +13,6 @@ from pathlib import Path
 
 import msgspec
 
-from orbitmq.errors import SettingError
 from orbitmq.spark.cluster import Cluster
 from orbitmq.spark.offsets import Offsets, nested, read_offsets
 from orbitmq.spark.topic_bounds import Bounds
@@ -58,11 +57,6 @@ def _of_group(cluster: Cluster, options: TopicOptions) -> Offsets:
 
 
 def _of_file(cluster: Cluster, options: TopicOptions, path: Path, files: Files) -> Offsets:
-    if not path.is_absolute():
-        raise SettingError(
-            f"option 'initialOffsetStore': {str(path)!r} is none of {CHECKPOINT}, {GROUP} and no "
-            "whole path of a file"
-        )
     if (kept := files.read(path)) is not None:
         return read_offsets("initialOffsetStore", kept.decode())
     start = _resolved(cluster, options)

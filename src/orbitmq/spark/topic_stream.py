@@ -10,7 +10,8 @@ Rules:
 3. An end that brings nothing new is the start itself, to the letter.
 4. With nothing new it waits, `longPollMs` at most, and goes on the moment there is something.
 5. Offsets that went back, or other messages before them than were read (topic_marks.py), mean that
-   a topic was made again: a loss, or a start from its beginning.
+   a topic was made again: a loss, or a start from its beginning. Ranges of a topic that was deleted
+   (topic_gone.py) are a loss, or left out.
 6. A batch of few messages has one task, and its rows are sent along with the plan (`topic_few`).
 7. Queues of a checkpoint that the options no longer ask for stay where they are in it, unread and
    not committed: the stream goes on with them there if they are asked for again.
@@ -46,6 +47,7 @@ from orbitmq.spark.topic_bounds import Bounds
 from orbitmq.spark.topic_choice import is_chosen
 from orbitmq.spark.topic_commits import store_progress
 from orbitmq.spark.topic_few import carrying_class, few_rows, is_few
+from orbitmq.spark.topic_gone import without_gone
 from orbitmq.spark.topic_held import held
 from orbitmq.spark.topic_marks import others, told_others
 from orbitmq.spark.topic_options import TopicOptions
@@ -133,16 +135,23 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Plan the tasks of a batch (rule 1); raises DataLoss, MQError."""
-        options = _patient(self._options)
-        cluster = cluster_of(options)
-        ranges = self._still_there(ranges_between(start, end), end)
-        bounds = Bounds(cluster, options, [each.queue for each in ranges])
-        ranges = held(ranges, bounds, fails=options.fail_on_data_loss)
+        options = self._options
+        ranges = self._held(self._still_there(ranges_between(start, end), end))
         if is_few(ranges, options):
             self._carry(ranges)
             return [TopicPartition(ranges)]
         size = record_bytes_in(end) or self._record_bytes(ranges)
         return list(planned(ranges, options, size))
+
+    def _held(self, ranges: list[Range]) -> list[Range]:
+        """Give what can be read of ranges; brokers are waited for, deleted topics are not."""
+        options = self._options
+        try:
+            return _held_by(msgspec.structs.replace(options, fetch_offset_num_retries=0), ranges)
+        except QueueFailed as error:
+            log.info("offsets are asked for again: %s", error)
+        there = without_gone(cluster_of(options), options, ranges)
+        return _held_by(_patient(options), there)
 
     def _record_bytes(self, ranges: list[Range]) -> int | None:
         """Give how large messages are about; None where no option asks for it."""
@@ -181,7 +190,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self._options
         if not options.commits:
             return
-        read = {queue: at for queue, at in offsets_in(end).items() if is_chosen(options, queue)}
+        gone = self._running().follower.gone
+        read = {
+            queue: at
+            for queue, at in offsets_in(end).items()
+            if is_chosen(options, queue) and queue not in gone
+        }
         try:
             store_progress(options, read)
         except MQError as error:
@@ -217,6 +231,11 @@ def ranges_between(start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Ran
     ends = offsets_in(end)
     ranges = [Range(queue, begins[queue], ends[queue]) for queue in sorted(ends) if queue in begins]
     return [each for each in ranges if each.length > 0]
+
+
+def _held_by(options: TopicOptions, ranges: list[Range]) -> list[Range]:
+    bounds = Bounds(cluster_of(options), options, [each.queue for each in ranges])
+    return held(ranges, bounds, fails=options.fail_on_data_loss)
 
 
 def _patient(options: TopicOptions) -> TopicOptions:
