@@ -9,7 +9,8 @@
 #   make fuzz    the long form of the fuzz programme (CI runs a short one inside `make test`)
 #   make torture  the long forms of the programmes: model, crash states, damage, cuts, full disks (hours)
 #   make kills   a broker under load is killed KILLS times (2500: hours), and every promise checked
-#   make kills-spark  driver, workers and broker of a Spark pipeline are killed SPARK_KILLS times each (200: hours)
+#   make kills-spark  driver, workers, executors, broker and batch writes of a Spark pipeline are killed SPARK_KILLS times
+#                each (200: hours); a backlog of SPARK_BACKLOG messages is read
 #   make exchange  a store folder changes hands with the original broker, 20 rounds with kills
 #   make spark-archive  Spark's classes parsed once for all (190 MB in the user's cache): tests start quicker
 #   make lock    pin the newest versions that pyproject.toml allows
@@ -22,11 +23,13 @@ FUZZ_EXAMPLES ?= 200000
 EXCHANGE_ROUNDS ?= 20
 KILLS ?= 2500
 SPARK_KILLS ?= 200
+SPARK_BACKLOG ?= 1000000
 # Most tests wait for others (brokers, clients, clocks), so more of them run at once than there are cores; one worker has
 # all of Spark's (tests/spread.py). What fails beside others is run once more alone: a defect fails again, an original
-# broker that was late for its judge does not.
+# broker that was late for its judge does not. Tests with the marker `once` fail in that run, too: their seeds are new.
 WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest
+AGAIN := ORBITMQ_SECOND_RUN=1 $(PYTEST)
 FAILED := --last-failed --last-failed-no-failures none
 
 .PHONY: setup run test test-others test-spark check format bench bench-spark compat demo fuzz torture kills kills-spark \
@@ -59,16 +62,16 @@ check: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 
 test: check
-	$(PYTEST) -n $(WORKERS) --dist loadfile || $(PYTEST) $(FAILED)
+	$(PYTEST) -n $(WORKERS) --dist loadfile || $(AGAIN) $(FAILED)
 
 # The parts of it: all that needs no Spark, and Spark alone, in one process. What each remembers of failures is its own.
 test-others: OTHERS := -o cache_dir=.pytest_cache/others --ignore tests/spark
 test-others: $(VENV)/.dev
-	$(PYTEST) $(OTHERS) -n $(WORKERS) --dist loadfile || $(PYTEST) $(OTHERS) $(FAILED)
+	$(PYTEST) $(OTHERS) -n $(WORKERS) --dist loadfile || $(AGAIN) $(OTHERS) $(FAILED)
 
 test-spark: SPARK := -o cache_dir=.pytest_cache/spark tests/spark
 test-spark: $(VENV)/.dev
-	$(PYTEST) $(SPARK) || $(PYTEST) $(SPARK) $(FAILED)
+	$(PYTEST) $(SPARK) || $(AGAIN) $(SPARK) $(FAILED)
 
 spark-archive: $(VENV)/.dev
 	$(BIN)/python -m orbitmq.spark.make_archive
@@ -97,7 +100,8 @@ kills: $(VENV)/.dev
 	ORBITMQ_KILLS=$(KILLS) $(BIN)/python -m pytest -s tests/reliability/test_kills.py -k many_kills
 
 kills-spark: $(VENV)/.dev
-	ORBITMQ_T16_KILLS=$(SPARK_KILLS) $(BIN)/python -m pytest -s tests/spark/test_pipeline_kills.py
+	ORBITMQ_T16_KILLS=$(SPARK_KILLS) ORBITMQ_T16_BACKLOG=$(SPARK_BACKLOG) $(BIN)/python -m pytest -s \
+	  tests/spark/test_pipeline_kills.py tests/spark/test_backlog.py
 
 exchange: $(VENV)/.dev
 	ORBITMQ_EXCHANGE_ROUNDS=$(EXCHANGE_ROUNDS) $(BIN)/python -m pytest -s \

@@ -21,6 +21,7 @@ from benchmarks.frames import (
     send_frame,
 )
 from orbitmq.core import CoreState, LogTail, Origin, Queue, Topic, handle_one_read
+from orbitmq.world.machine import keep_freed_memory
 
 FRAMES_PER_CALL = 16
 REPETITIONS = 7
@@ -102,6 +103,7 @@ def measure(
     repetitions: int = REPETITIONS, repetition_s: float = REPETITION_S
 ) -> list[CoreFigures]:
     """Sends and pulls with bodies of 1 KB and 100 B, and sends that come one by one."""
+    keep_freed_memory()  # as a broker does
     figures = []
     for kind, make_call in (("send", send_call), (f"pull of {PULL_COUNT}", pull_call)):
         for size, name in ((1024, "1 KB"), (100, "100 B")):

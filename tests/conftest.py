@@ -8,7 +8,6 @@ import itertools
 import os
 import re
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests import must_run
 from tests.foreign.judged import System, judged_original, system_under_test
 from tests.spread import piece_of, rank_of
 
@@ -62,6 +62,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return scheduler
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Do not let a second run pass what must not fail once (tests/must_run.py)."""
+    must_run.check_may_run_again(item)
+
+
 @pytest.fixture(scope="session")
 def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """OrbitMQ as a process of its own, or the original that ORBITMQ_JUDGE names."""
@@ -79,17 +84,8 @@ def fresh_name() -> Callable[[str], str]:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A folder on a file system of its own, of 1 MiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    try:
-        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
-    except OSError as error:
-        pytest.skip(f"no mount command: {error}")
-    if result.returncode != 0:
-        pytest.skip(f"mounting a small tmpfs is not allowed: {result.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True, timeout=20)
+    with must_run.small_disk(tmp_path / "small", 1) as folder:
+        yield folder
 
 
 PROGRAMMES = re.compile(r"^(T\d+ |exchange: ).*", re.MULTILINE)

@@ -5,8 +5,8 @@ In: a test's id. Out: the name of the piece of work that it belongs to, and the 
 1. A file is one piece: what it starts is started once.
 2. The compatibility programs of all clients are one piece: they are played on the same two systems,
    and both files of the Java client look at the same runs.
-3. All tests of Spark are one piece: they share one session. One worker has them from beginning to
-   end.
+3. All tests of Spark that share the session are one piece. Those of pipelines and clusters, which
+   are processes of their own, are another; tests of logs need no session at all.
 4. Pieces that take long begin first, longest first. Otherwise the run ends with one worker at
    work on the last of them and nothing for the others to do.
 """
@@ -14,8 +14,13 @@ In: a test's id. Out: the name of the piece of work that it belongs to, and the 
 COMPAT = "tests/foreign/test_compat_"
 SPARK = "tests/spark/"
 
+CLUSTERS = "tests/spark/test_pipeline_kills.py"
+CLUSTERS_TOO = "tests/spark/test_standalone.py"
+LOGS = ("tests/spark/test_log_reading.py", "tests/spark/test_log_pruning.py")
+
 LONG = (
     SPARK,
+    CLUSTERS,
     "tests/foreign/test_client_on_originals.py",
     COMPAT,
     "tests/foreign/test_behaviour_on_originals.py",
@@ -27,6 +32,7 @@ LONG = (
     "tests/foreign/test_full_size_log.py",
     "tests/client/test_push_retry.py",
     "tests/client/test_push_java.py",
+    *LOGS,
 )
 """Pieces that take a minute or more, in the order in which they begin."""
 
@@ -34,6 +40,10 @@ LONG = (
 def piece_of(test_id: str) -> str:
     """Give the piece of work that a test belongs to."""
     file = test_id.partition("::")[0]
+    if file == CLUSTERS_TOO:
+        return CLUSTERS
+    if file == CLUSTERS or file in LOGS:
+        return file
     return next((piece for piece in (COMPAT, SPARK) if file.startswith(piece)), file)
 
 

@@ -35,6 +35,7 @@ from benchmarks.report import Report, Row, Start, to_json, to_text
 from benchmarks.rounds import typical
 from benchmarks.servers import BARE, ORIGINAL, OURS, Server, ServerFailed
 from benchmarks.store_bench import StoreFigures
+from tests.must_run import cannot
 
 ROOT = Path(__file__).parent.parent
 LINE = (
@@ -51,10 +52,7 @@ def figures(server_us: float, others_cores: float = 0.0) -> Figures:
 def generator(tmp_path_factory: pytest.TempPathFactory) -> Generator:
     """The load generator, built anew; without gcc the test is skipped or fails."""
     if shutil.which("gcc") is None:
-        why = "`gcc` is not installed; install it to run the benchmark"
-        if os.environ.get("ORBITMQ_TEST_ALL") == "1":
-            pytest.fail(f"{why} (ORBITMQ_TEST_ALL=1 forbids to skip)", pytrace=False)
-        pytest.skip(why)
+        cannot("`gcc` is not installed; install it to run the benchmark")
     return Generator(build_generator(tmp_path_factory.mktemp("build") / "loadgen"), None, 0.1)
 
 
@@ -375,8 +373,8 @@ def test_a_client_that_counted_nothing_is_not_taken_for_a_quick_one(tmp_path: Pa
 @pytest.mark.timeout(180)
 def test_java_s_client_is_measured_by_the_same_commands(tmp_path: Path) -> None:
     missing = servers.missing_for_original()
-    if missing and os.environ.get("ORBITMQ_TEST_ALL") != "1":
-        pytest.skip(f"{' and '.join(missing)} not installed; install it to compare with Java")
+    if missing:
+        cannot(f"{' and '.join(missing)} not installed; install it to compare with Java")
     quick = replace(client_kinds.QUICK, loops=())
     rows = client_runs.measure(quick, tmp_path / "c", client_runs.Rounds(1, 0.1, 0.0)).rows
     assert [(row.kind, row.client) for row in rows] == [(k.name, JAVA) for k in client_kinds.KINDS]

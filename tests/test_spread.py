@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spread import COMPAT, LONG, SPARK, piece_of, rank_of
+from tests.spread import CLUSTERS, CLUSTERS_TOO, COMPAT, LONG, SPARK, piece_of, rank_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -18,6 +18,7 @@ def test_a_file_is_a_piece_and_all_of_spark_and_all_compatibility_programs_are_o
     java = f"{COMPAT}java.py::test_a[4.9.7::x]", f"{COMPAT}java_groups.py::test_b"
     assert {piece_of(each) for each in java} == {COMPAT}
     assert piece_of("tests/spark/test_a.py::test_a") == SPARK
+    assert {piece_of(f"{each}::test_a") for each in (CLUSTERS, CLUSTERS_TOO)} == {CLUSTERS}
     assert piece_of("tests/store/test_store.py::test_a[b::c]") == "tests/store/test_store.py"
 
 

@@ -54,7 +54,8 @@ def _section(name: str, settings_type: type[Settings]) -> str:
             "",
             f"### {name}: accepted without effect",
             "",
-            "These keys of the original are read and shown again, and change nothing.",
+            "These keys of the original are read and shown again, and change nothing. Values that"
+            " would promise what is not kept are refused.",
             "",
             "| key | default there | why |",
             "|---|---|---|",
@@ -83,7 +84,8 @@ def _obeyed_row(one: Fact) -> str:
 
 
 def _no_effect_row(key: str, one: NoEffect) -> str:
-    return f"| `{key}` | {_code(one.default)} | {_cell(one.reason)} |"
+    refused = f" Refused: {', '.join(map(_code, one.refused))}." if one.refused else ""
+    return f"| `{key}` | {_code(one.default)} | {_cell(one.reason)}{refused} |"
 
 
 def _code(value: str) -> str:

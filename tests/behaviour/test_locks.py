@@ -6,7 +6,7 @@ from typing import Any
 from orbitmq.wire.command import FLAG_ONEWAY, Command
 from tests.behaviour.consumers import BROKER_NAME, Fresh, join
 from tests.foreign.asking import await_claim
-from tests.foreign.judged import System
+from tests.foreign.judged import System, judged_original
 from tests.wire_client import WireClient
 
 
@@ -73,3 +73,15 @@ def test_nothing_to_lock_is_fine_and_no_body_is_not(system: System, fresh_name: 
         assert lock(client, fresh_name("G"), "c@1") == []
         assert client.ask(41).code == 1
         assert client.ask(42).code == 1
+
+
+def test_more_than_2000_queues_in_one_request_are_refused(
+    system: System, fresh_name: Fresh
+) -> None:
+    """Kept difference: 4.9.7 takes any number."""
+    group, is_ours = fresh_name("G"), judged_original() is None
+    with WireClient(system.broker) as client:
+        answers = [client.ask(code, batch(group, "c@1", *range(2_001))) for code in (41, 42)]
+        assert lock(client, group, "c@1", *range(2_000)) == [*range(2_000)]
+    assert [answer.code for answer in answers] == ([1, 1] if is_ours else [0, 0])
+    assert not is_ours or "2001 queues, limit 2000 a request" in (answers[0].remark or "")

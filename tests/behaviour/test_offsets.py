@@ -122,3 +122,20 @@ def test_an_offset_of_a_topic_that_is_not_there_is_17(system: System, fresh_name
         join(client, "c@1", group := fresh_name("G"), "TBW102")
         answer = client.ask(15, consumerGroup=group, topic="none", queueId=0, commitOffset=3)
     assert answer.code == 17
+
+
+def test_an_offset_of_a_group_or_a_queue_that_cannot_be_is_refused(
+    system: System, fresh_name: Fresh
+) -> None:
+    """Kept difference: 4.9.7 stores both, and answers 0. So it does for a group that may not be
+    made since autoCreateSubscriptionGroup is off.
+    """
+    topic, group = fresh_name("T"), fresh_name("G")
+    with WireClient(system.broker) as client:
+        fill_queues(client, topic, [1])
+        commit(client, group, topic, [1])
+        place: dict[str, str | int] = {"topic": topic, "commitOffset": 1}
+        no_group = client.ask(15, consumerGroup="no group!", queueId=0, **place)
+        no_queue = client.ask(15, consumerGroup=group, queueId=9, **place)
+    is_ours = judged_original() is None
+    assert (no_group.code, no_queue.code) == ((26, 1) if is_ours else (0, 0))

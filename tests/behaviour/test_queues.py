@@ -9,18 +9,19 @@ from typing import Any
 
 import pytest
 
+from orbitmq.wire.batch import BatchMessage, encode_batch
 from orbitmq.wire.record import scan_records
 from tests.behaviour.consumers import Fresh, commit, stored
-from tests.behaviour.requests import fill, pull_request, send_request
+from tests.behaviour.requests import await_readable, fill, pull_request, send_request
 from tests.behaviour.test_pull_checks import changed, client, topic
-from tests.behaviour.test_topics import make
+from tests.behaviour.test_topics import QUERY_QUEUE, make
 from tests.foreign.asking import await_claim
 from tests.foreign.judged import System, judged_original
 from tests.wire_client import WireClient
 
 __all__ = ["client", "topic"]  # fixtures
 
-ROUTE = 105
+ROUTE, SEND_BATCH = 105, 320
 WAITS = {"sysFlag": 6, "suspendTimeoutMillis": 15_000}
 
 
@@ -134,3 +135,17 @@ def test_without_the_commit_bit_a_pull_stores_no_offset(
     place: dict[str, str | int] = {"consumerGroup": group, "topic": topic, "queueId": 0}
     assert client.call(pull_request(topic, group, 0, sysFlag=4, commitOffset=2)).code == 0
     assert client.ask(14, **place).fields.get("offset") in (None, "0")
+
+
+def test_a_look_into_a_queue_shows_at_most_4096_entries(
+    client: WireClient, fresh_name: Fresh
+) -> None:
+    """Kept difference: 4.9.7 gives as many as it is asked for."""
+    topic, count = fresh_name("T"), 4_100
+    batch = send_request(topic, encode_batch([BatchMessage(b"")] * count), m="true", i="")
+    batch.code = SEND_BATCH
+    assert client.call(batch).code == 0
+    await_readable(client, topic, 0, count)
+    answer = client.ask(QUERY_QUEUE, topic=topic, queueId=0, index=0, count=count)
+    shown = 4_096 if judged_original() is None else count
+    assert len(json.loads(answer.body)["queueData"]) == shown

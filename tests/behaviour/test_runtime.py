@@ -157,6 +157,44 @@ def test_figures_show_within_the_next_sample_what_was_put_and_got(
     assert broker["sum"] >= 12
 
 
+def test_a_delivered_delayed_message_is_a_get_of_its_level(
+    system: System, fresh_name: Fresh
+) -> None:
+    """By queue and by group, with the size of what was delivered."""
+    topic = fresh_name("T")
+    with WireClient(system.broker) as client:
+        fill(client, topic, [b"x" * 100] * 3, i="DELAY\x011")
+        by_queue = "SCHEDULE_TOPIC_XXXX@0@SCHEDULE_CONSUMER"
+
+        def has_sum() -> bool:
+            answer = client.ask(VIEW_STATS, statsName="QUEUE_GET_NUMS", statsKey=by_queue)
+            return answer.code == 0 and minute(client, "QUEUE_GET_NUMS", by_queue)["sum"] >= 3
+
+        await_claim(has_sum, "the figures of the last minute show", SAMPLE_LIMIT_S)
+        by_group = "SCHEDULE_TOPIC_XXXX@SCHEDULE_CONSUMER"
+        assert minute(client, "QUEUE_GET_SIZE", by_queue)["sum"] >= 300
+        await_claim(
+            lambda: minute(client, "GROUP_GET_NUMS", by_group)["sum"] >= 3,
+            "so do those of the group",
+            SAMPLE_LIMIT_S,
+        )
+        count = minute(client, "GROUP_GET_NUMS", by_group)
+        assert count["avgpt"] == 1.0
+        assert minute(client, "GROUP_GET_SIZE", by_group)["sum"] >= 300
+
+
+def test_how_long_pulls_took_is_there_for_the_queue_that_was_pulled(
+    system: System, fresh_name: Fresh
+) -> None:
+    topic, group = fresh_name("T"), fresh_name("G")
+    with WireClient(system.broker) as client:
+        fill(client, topic, [b"x"])
+        assert client.call(pull_request(topic, group, 0)).code == 0
+        assert minute(client, "GROUP_GET_LATENCY", f"0@{topic}@{group}")["sum"] >= 0
+        answer = client.ask(VIEW_STATS, statsName="GROUP_GET_LATENCY", statsKey=f"{topic}@{group}")
+    assert answer.code == 1
+
+
 def test_a_figure_is_there_and_empty_before_its_first_sample(
     system: System, fresh_name: Fresh
 ) -> None:
@@ -175,7 +213,10 @@ def test_a_figure_is_there_and_empty_before_its_first_sample(
         ("GROUP_GET_NUMS", "NOBODY@NONE"),
         ("SNDBCK_PUT_NUMS", "NOBODY@NONE"),
         ("GROUP_GET_FALL_SIZE", "0@NOBODY@NONE"),
+        ("GROUP_GET_LATENCY", "0@NOBODY@NONE"),
+        ("GROUP_GET_LATENCY", "x@NOBODY@NONE"),
         ("QUEUE_PUT_NUMS", "NOBODY@0"),
+        ("QUEUE_GET_NUMS", "NOBODY@0@NONE"),
         ("NO_SUCH_NAME", "NOBODY"),
     ],
 )

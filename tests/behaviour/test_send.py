@@ -233,6 +233,14 @@ def test_an_unknown_code_is_answered_with_3(system: System) -> None:
             assert (answer.code, answer.remark) == (3, " request type 9999 not supported")
 
 
+def test_filter_servers_are_no_longer_known(system: System) -> None:
+    """301 and 302 kept their names in 4.9.7, and nothing serves them there."""
+    with WireClient(system.broker) as client:
+        for code in (301, 302):
+            answer = client.ask(code, filterServerAddr="127.0.0.1:1")
+            assert (answer.code, answer.remark) == (3, f" request type {code} not supported")
+
+
 def test_host_bits_from_a_sender_do_not_spoil_the_log(system: System, fresh_name: Fresh) -> None:
     """Both originals store such a record malformed and cut the log there after a crash."""
     if judged_original() is not None:

@@ -1,6 +1,7 @@
 """Reads of old messages: bounded in number, given up with who asked, never on the loop."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -141,6 +142,25 @@ def test_a_queue_file_that_cannot_be_read_is_an_answer_not_the_end_of_the_connec
         files.are_queues_broken = False
         found = await running.call(pull_request("T", "G", 0))
         assert [record.body for record in scan_records(found.body)] == [b"x"]
+
+    with_broker(tmp_path, files, write, read)
+
+
+def test_figures_show_how_long_the_disk_took(tmp_path: Path) -> None:
+    """Symptom: the longest look was always 0 ms, whatever the disk did."""
+    files = GatedFiles()
+
+    async def write(running: Running) -> None:
+        assert (await running.call(send_request("T", b"x"))).code == 0
+
+    async def read(running: Running) -> None:
+        files.gate.clear()
+        asyncio.get_running_loop().call_later(0.05, files.gate.set)
+        assert (await running.call(pull_request("T", "G", 0))).code == 0
+        table = json.loads((await running.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body)["table"]
+        assert 40 <= int(table["getMessageEntireTimeMax"]) < LIMIT_S * 1000
+        took = running.broker._context.stats._latencies["0@T@G"]
+        assert (took.messages, took.times) == (int(table["getMessageEntireTimeMax"]), 1)
 
     with_broker(tmp_path, files, write, read)
 

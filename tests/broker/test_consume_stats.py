@@ -96,3 +96,17 @@ def test_a_message_that_was_consumed_and_removed_has_no_time(tmp_path: Path) -> 
         assert first["consumeTimeStamp"] == first["minTimeStamp"]
 
     with_broker(tmp_path, use)
+
+
+def test_a_broker_that_has_just_begun_tells_its_rates_and_its_first_message(
+    tmp_path: Path,
+) -> None:
+    """Kept difference: an original answers 1 then, and later empty rates and -1."""
+
+    async def use(started: Running) -> None:
+        assert (await started.call(send_request("T"))).code == 0
+        table = json.loads((await started.ask(28)).body)["table"]
+        assert [len(table[name].split()) for name in ("putTps", "getTotalTps")] == [3, 3]
+        assert int(table["earliestMessageTimeStamp"]) > 0
+
+    with_broker(tmp_path, use)

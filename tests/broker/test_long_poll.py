@@ -56,7 +56,7 @@ def test_a_burst_of_other_tags_does_not_hide_the_wanted_one() -> None:
     state = new_state(file_size=1 << 24)
     queue = state.topics["T"].queues[0]
     send(state, "Other", 1)
-    polls = LongPolls(state, SystemClock(), lambda _pull, _found: None)
+    polls = LongPolls(state, SystemClock(), lambda _pull, _found, _took_s: None)
     asker, _ = hold(polls, queue, "Wanted")
     for _ in range(3_000):
         CORE.handle_one_read(state, send_frame(i="TAGS\x01Other\x02"), 0, ORIGIN, NOW_MS)
@@ -71,7 +71,7 @@ def test_a_few_other_tags_leave_it_asleep_behind_them() -> None:
     state = new_state()
     queue = state.topics["T"].queues[0]
     send(state, "Other", 1)
-    polls = LongPolls(state, SystemClock(), lambda _pull, _found: None)
+    polls = LongPolls(state, SystemClock(), lambda _pull, _found, _took_s: None)
     asker, _ = hold(polls, queue, "Wanted")
     send(state, "Other", 5)
     polls.wake({queue})
@@ -87,7 +87,7 @@ def test_too_many_waiting_for_one_queue_are_answered_at_once(
 ) -> None:
     monkeypatch.setattr(long_poll, "HELD_PER_QUEUE_MAX", 2)
     state = new_state()
-    polls = LongPolls(state, SystemClock(), lambda _pull, _found: None)
+    polls = LongPolls(state, SystemClock(), lambda _pull, _found, _took_s: None)
     waits = [hold(polls, state.topics["T"].queues[0], "x")[1] for _ in range(3)]
     assert waits == [15.0, 15.0, 0.0]
 
@@ -96,7 +96,7 @@ def test_a_group_that_changes_its_expression_gets_its_held_pulls_back_at_once() 
     """Symptom: a message of the old tag was given to a consumer that had changed to another."""
     state = new_state(file_size=1 << 20)
     queue = state.topics["T"].queues[0]
-    polls = LongPolls(state, SystemClock(), lambda _pull, _found: None)
+    polls = LongPolls(state, SystemClock(), lambda _pull, _found, _took_s: None)
     asker, _ = hold(polls, queue, "Old")
     polls.renew("another group", "T")
     polls.renew("", "another topic")
@@ -110,7 +110,7 @@ def test_nothing_that_did_not_pass_is_looked_at_twice() -> None:
     state = new_state()
     queue = state.topics["T"].queues[0]
     send(state, "Other", 1)
-    polls = LongPolls(state, SystemClock(), lambda _pull, _found: None)
+    polls = LongPolls(state, SystemClock(), lambda _pull, _found, _took_s: None)
     seen: list[int] = []
 
     def is_wanted(record: memoryview) -> bool:

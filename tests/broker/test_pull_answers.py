@@ -6,6 +6,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from orbitmq.broker import context as context_module
+from orbitmq.broker import store_options
 from orbitmq.broker.pulls import Pull, Suggestion, found_parts, pull_code
 from orbitmq.config import BrokerSettings
 from orbitmq.core import Gathered, PullStatus, Queue
@@ -82,6 +84,34 @@ def test_who_reads_records_far_behind_is_sent_to_the_groups_slave(
     found = Gathered(status, 7, parts, sum(map(len, parts)), len(parts))
     (frame,) = FrameDecoder().feed(b"".join(found_parts(pull, found)))
     assert decode_command(frame).fields["suggestWhichBrokerId"] == suggested
+
+
+@pytest.mark.parametrize(("ratio", "suggested"), [(1, "1"), (90, "0")])
+def test_how_much_of_memory_counts_as_recent_is_what_was_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ratio: int, suggested: str
+) -> None:
+    """accessMessageInMemoryMaxRatio, with a machine of 100 kB: the last kB, or nearly all."""
+    for module in (context_module, store_options):
+        monkeypatch.setattr(module, "memory_bytes", lambda: 100_000)
+
+    async def scenario() -> None:
+        settings = msgspec.structs.replace(
+            SETTINGS, slave_read_enable=True, access_message_in_memory_max_ratio=ratio
+        )
+        turn = Turn(asyncio.get_running_loop())
+        running = await begin(tmp_path, turn, settings, SystemFiles())
+        try:
+            for _ in range(3):
+                assert (await running.call(send_request("T", bytes(1_000)))).code == 0
+            first = await running.call(pull_request("T", "G", 0, maxMsgNums=1))
+            assert (first.code, first.fields["suggestWhichBrokerId"]) == (0, suggested)
+        finally:
+            await running.stop()
+
+    run(scenario())
+    assert store_options.store_options(SETTINGS).hot_bytes == 40_000
+    changed = msgspec.structs.replace(SETTINGS, access_message_in_memory_max_ratio=ratio)
+    assert store_options.store_options(changed).hot_bytes == ratio * 1_000
 
 
 def test_a_record_is_far_behind_when_more_than_40_per_cent_of_memory_lies_after_it(

@@ -7,10 +7,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import msgspec
+import pytest
 
+from orbitmq.broker.broker import Broker
 from orbitmq.config import BrokerSettings
 from orbitmq.net.turn import Turn
 from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.command import Command
 from orbitmq.wire.record import scan_records
 from orbitmq.world.files import Space, SystemFiles
 from orbitmq.world.net import run
@@ -86,6 +89,37 @@ def test_old_files_go_and_queues_and_index_follow(tmp_path: Path) -> None:
         try:
             assert (await offset_of(running, 30), await offset_of(running, 31)) == (400, first)
             await send_many(running, 1)
+        finally:
+            await running.stop()
+
+    run(inner())
+
+
+def test_old_files_are_looked_for_more_often_than_each_second_once_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Symptom: cleanResourceInterval below 1000 was taken at run time and changed nothing."""
+    looks = 0
+
+    async def count(_broker: Broker) -> None:
+        nonlocal looks
+        looks += 1
+
+    async def inner() -> None:
+        nonlocal looks
+        turn = Turn(asyncio.get_running_loop())
+        settings = msgspec.structs.replace(OLD_AT_ONCE, clean_resource_interval=3_000)
+        running = await begin(tmp_path, turn, settings, SystemFiles())
+        monkeypatch.setattr(Broker, "_clean", count)
+        try:
+            changed = await running.call(Command(25, body=b"cleanResourceInterval=100\n"))
+            assert changed.code == 0, changed.remark
+            async with asyncio.timeout(UNTIL_S):
+                while not looks:
+                    await asyncio.sleep(0.01)
+            looks = 0
+            await asyncio.sleep(0.9)
+            assert looks >= 2
         finally:
             await running.stop()
 

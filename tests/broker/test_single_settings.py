@@ -20,6 +20,7 @@ from orbitmq.config import BrokerSettings
 from orbitmq.net.turn import Turn
 from orbitmq.store.flush import LogSync
 from orbitmq.store.store import Store
+from orbitmq.wire.bodies_client import SQL92, SubscriptionData
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.record import scan_records
@@ -117,6 +118,26 @@ async def sampled(broker: Running) -> None:
     stats = broker.broker._context.stats
     wanted = stats._number + 2
     await until(lambda: stats._number >= wanted)
+
+
+@pytest.mark.parametrize(("span_ms", "is_left"), [(1_000, False), (60_000, True)])
+def test_the_filter_of_a_group_that_left_is_forgotten_after_the_time_that_was_set(
+    tmp_path: Path, span_ms: int, is_left: bool
+) -> None:
+    async def main() -> None:
+        settings = with_setting(enable_property_filter=True, filter_data_clean_time_span=span_ms)
+        async with running(tmp_path, new_turn(), settings) as broker:
+            filters = broker.broker._context.filters
+            wanted = SubscriptionData(
+                topic="T", sub_string="a = 1", sub_version=1, expression_type=SQL92
+            )
+            filters.register("G", [wanted])
+            filters.unregister("G")
+            await asyncio.sleep(1.1)
+            await broker.broker._expire_clients()
+            assert (filters.find("T", "G") is not None) is is_left
+
+    run(main())
 
 
 def test_traces_have_the_topic_that_was_set(tmp_path: Path) -> None:

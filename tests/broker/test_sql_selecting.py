@@ -178,7 +178,9 @@ def grow(polls: LongPolls, state: CoreState, *tags: str) -> Queue:
 
 def test_a_waiting_pull_looks_at_each_message_once() -> None:
     state, noted = sent("a"), list[tuple[Pull, Gathered]]()
-    polls = LongPolls(state, SystemClock(), lambda pull, found: noted.append((pull, found)))
+    polls = LongPolls(
+        state, SystemClock(), lambda pull, found, _took_s: noted.append((pull, found))
+    )
     asker = hold(polls, state, "wanted")
     grow(polls, state, "a", "a")
     (held,) = polls._held[state.topics["T"].queues[0]]
@@ -192,7 +194,7 @@ def test_a_waiting_pull_looks_at_each_message_once() -> None:
 
 def test_a_waiting_pull_whose_filter_takes_too_long_is_answered_with_where_to_go_on() -> None:
     state = sent("a")
-    polls = LongPolls(state, Ticking(), lambda _pull, _found: None)
+    polls = LongPolls(state, Ticking(), lambda _pull, _found, _took_s: None)
     asker = hold(polls, state, "wanted")
     grow(polls, state, *(["a"] * 100))
     (answer,) = asker.answers
@@ -205,7 +207,7 @@ def test_many_waiting_pulls_are_looked_at_in_slices(monkeypatch: pytest.MonkeyPa
     state = sent("a")
 
     async def scenario() -> None:
-        polls = LongPolls(state, Ticking(), lambda _pull, _found: None)
+        polls = LongPolls(state, Ticking(), lambda _pull, _found, _took_s: None)
         askers = [hold(polls, state, "wanted") for _ in range(20)]
         grow(polls, state, "wanted")
         answered = [sum(len(asker.answers) for asker in askers)]
@@ -225,7 +227,7 @@ def test_a_pull_that_was_cancelled_between_slices_is_not_looked_at(
     state = sent("a")
 
     async def scenario() -> None:
-        polls = LongPolls(state, Ticking(), lambda _pull, _found: None)
+        polls = LongPolls(state, Ticking(), lambda _pull, _found, _took_s: None)
         first = hold(polls, state, "wanted")
         pull = pull_of(state, "wanted", 1)
         later, second = polls.hold(pull, 15.0), Asker()

@@ -104,6 +104,50 @@ def test_messages_sent_back_are_counted_and_are_no_puts_of_the_broker(figures: F
     assert figures.sums("QUEUE_PUT_NUMS", f"{SCHEDULE_TOPIC}@2") == (1, 0, 0)
 
 
+def test_delivered_delayed_messages_are_gets_of_their_queue_and_of_its_consumer(
+    figures: Figures,
+) -> None:
+    by_group = f"{SCHEDULE_TOPIC}@SCHEDULE_CONSUMER"
+    by_queue = f"{SCHEDULE_TOPIC}@0@SCHEDULE_CONSUMER"
+    assert figures.stats.view("GROUP_GET_NUMS", by_group) is None
+    figures.stats.note_delivered(0, 2, 300)
+    assert figures.stats.view("GROUP_GET_NUMS", by_group) == BrokerStatsData()
+    figures.stats.note_delivered(3, 1, 150)
+    figures.stats.note_got(SCHEDULE_TOPIC, "SCHEDULE_CONSUMER", 4, 600)
+    figures.sample()
+    data = figures.stats.view("GROUP_GET_SIZE", by_group)
+    assert data is not None
+    assert data.stats_minute == WindowFigures(1050, 105.0, 262.5)
+    assert figures.sums("QUEUE_GET_NUMS", by_queue) == (2, 0, 0)
+    assert figures.sums("QUEUE_GET_SIZE", by_queue) == (300, 0, 0)
+    assert figures.sums("BROKER_GET_NUMS", "C") == (4, 0, 0), "deliveries are no gets of the broker"
+
+
+def test_the_time_of_pulls_is_that_of_those_which_the_hot_path_left(figures: Figures) -> None:
+    figures.put("A", 1)
+    assert figures.stats.view("GROUP_GET_LATENCY", "0@A@G") is None
+    figures.stats.note_got("A", "G", 1, 10)
+    assert figures.stats.view("GROUP_GET_LATENCY", "0@A@G") == BrokerStatsData()
+    assert figures.stats.view("GROUP_GET_LATENCY", "1@A@G") is None
+    assert figures.stats.view("GROUP_GET_LATENCY", "A@G") is None
+    figures.stats.note_latency(0, "A", "G", 0.0039)
+    figures.stats.note_latency(0, "A", "G", 0.0061)
+    figures.sample()
+    data = figures.stats.view("GROUP_GET_LATENCY", "0@A@G")
+    assert data is not None
+    assert data.stats_minute == WindowFigures(9, 0.9, 4.5)
+    del figures.core.topics["A"]
+    figures.sample(is_forgetful=True)
+    assert figures.stats.view("GROUP_GET_LATENCY", "0@A@G") is None
+
+
+def test_the_longest_look_of_a_pull_is_kept_in_whole_milliseconds(figures: Figures) -> None:
+    assert figures.stats.get_ms_max == 0
+    for took_s in (0.0004, 0.0129, 0.003):
+        figures.stats.note_look(took_s)
+    assert figures.stats.get_ms_max == 12
+
+
 def test_rates_are_those_of_the_last_ten_seconds_minute_and_ten_minutes(figures: Figures) -> None:
     figures.put("A", 60)
     figures.stats.note_missed()
@@ -162,6 +206,8 @@ def test_what_is_more_than_the_tables_hold_is_counted_together(
         figures.put(f"T{number}", 1)
         figures.stats.note_got(f"T{number}", "G", 1, 10)
         figures.stats.note_sent_back(f"T{number}", "G")
+        figures.stats.note_latency(0, f"T{number}", "G", 0.001)
+    assert len(figures.stats._latencies) == 2
     figures.sample()
     shown = [figures.stats.view("TOPIC_PUT_NUMS", f"T{number}") for number in range(4)]
     assert [data is not None and data.stats_minute.sum for data in shown[:2]] == [1, 1]

@@ -165,6 +165,7 @@ def test_queues_of_topics_that_are_no_more_are_cleaned_up(tmp_path: Path) -> Non
             await site.call(send_request("Orders"))
             context = site.broker._context
             context.topics._rows.remove("Orders")  # what nobody does here
+            context.topics.note_change()
             for code in (306, 316):
                 assert (await site.ask(code)).code == 0
                 assert context.store.find_queue("Orders", 0) is None

@@ -32,7 +32,7 @@ class Costly(LongPolls):
     """Held pulls of which each takes some time."""
 
     def __init__(self, core: CoreState, clock: HandClock) -> None:
-        super().__init__(core, clock, lambda _pull, _found: None)
+        super().__init__(core, clock, lambda _pull, _found, _took_s: None)
         self.hands = clock
 
     def _look_for(self, held: object) -> None:

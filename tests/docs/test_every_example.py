@@ -75,6 +75,9 @@ RUN_ELSEWHERE = {
     f"{SUBMIT} --archives env.tar.gz#env --conf spark.pyspark.python=./env/bin/python "
     "--conf spark.pyspark.driver.python=env/bin/python copy_orders.py ...": ON_A_CLUSTER,
     "python examples/python/first_message.py": "tests/docs/test_client_guides.py",
+    "python replay.py 2026-07-01T08:00:00+00:00 2026-07-01T09:00:00+00:00": (
+        "tests/spark/test_docs.py"
+    ),
     "mvn -q -f examples/java/pom.xml compile exec:java": "tests/foreign/test_examples.py",
     "cd examples/go && go run .": "tests/foreign/test_examples.py",
     "export NAMESRV_ADDR=127.0.0.1:9876": "tests/docs/test_client_guides.py",

@@ -22,7 +22,6 @@ ROOT = Path(__file__).parents[2]
 NAMES = ("consuming", "delay", "filters", "admin", "compatibility", "network")
 GUIDES = {name: (ROOT / f"docs/guides/{name}.md").read_text() for name in NAMES}
 DEFAULT_DELAYS = BrokerSettings().message_delay_level.split()
-FOREIGN = "\n".join(path.read_text() for path in (ROOT / "tests/foreign").glob("*.py"))
 WORDS = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
@@ -61,14 +60,6 @@ def test_each_command_of_ours_is_taken(words: list[str]) -> None:
     parsed = make_parser().parse_args(words)
     overrides = read_overrides(getattr(parsed, "overrides", []))
     load_settings(BrokerSettings, {}, overrides, strict=True)
-
-
-def test_each_admin_command_was_run_by_a_test_with_an_original() -> None:
-    shown = {words[0] for name, words in commands() if name == "mqadmin"}
-    rows = table(GUIDES["admin"], "| for | commands |")
-    shown |= {word for row in rows for word in re.findall(r"`(\w+)`", row[1])}
-    assert len(shown) > 35
-    assert {word for word in shown if not re.search(rf"\b{word}\b", FOREIGN)} == set()
 
 
 def test_each_setting_that_is_given_a_value_exists() -> None:

@@ -30,10 +30,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.foreign.asking import await_broker, await_claim
 from tests.foreign.running import TAIL_CHARS, ProgramFailed, running
+from tests.must_run import cannot
 
 Line = dict[str, Any]
 
@@ -65,13 +64,9 @@ class PeerFailed(AssertionError):
 def require_tool(name: str) -> str:
     """The path of a tool. Without it the test is skipped, or fails when ORBITMQ_TEST_ALL=1."""
     path = shutil.which(name)
-    if path is not None:
-        return path
-    if os.environ.get("ORBITMQ_TEST_ALL") == "1":
-        pytest.fail(
-            f"`{name}` is not installed, and ORBITMQ_TEST_ALL=1 forbids to skip", pytrace=False
-        )
-    pytest.skip(f"`{name}` is not installed; install it to run this test")
+    if path is None:
+        cannot(f"`{name}` is not installed; install it to run this test")
+    return path
 
 
 def cache_folder() -> Path:

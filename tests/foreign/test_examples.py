@@ -1,5 +1,6 @@
 """The examples of the documentation, run as a reader would run them."""
 
+import re
 import shlex
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from orbitmq import Admin, ConsumeFromWhere, Message, Producer, PushConsumer
 from tests.docs.pages import beginning_with, of_language
 from tests.foreign.asking import await_topic
 from tests.foreign.judged import System
-from tests.foreign.peers import mqadmin_script, original_jars, require_tool
+from tests.foreign.peers import mqadmin, mqadmin_script, original_jars, require_tool
 
 ROOT = Path(__file__).parents[2]
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
@@ -60,6 +61,14 @@ def test_mqadmin_does_what_the_pages_show(system: System) -> None:
     for words, output in zip(here, mqadmin_script("4.9.7", here), strict=True):
         assert output.err == "", words
         assert output.out.strip(), words
+
+
+def test_the_page_says_of_every_command_of_the_tool_whether_it_was_tried() -> None:
+    require_tool("java")
+    page = (ROOT / "docs/guides/admin.md").read_text().partition("\n## ")[0]
+    commands = re.findall(r"^   (\w+) ", mqadmin("4.9.7"), re.MULTILINE)
+    assert len(commands) > 50
+    assert [name for name in commands if f"`{name}`" not in page] == []
 
 
 JAVA = """\

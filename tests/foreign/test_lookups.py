@@ -9,7 +9,7 @@ acknowledged.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,16 @@ pytestmark = pytest.mark.foreign
 
 COUNT = 80
 WANTED = 37
+STEPS: Mapping[str, str] = {
+    "by key": f"queryMsgByKey -t {{topic}} -k {{topic}}-{WANTED}",
+    "by unknown key": "queryMsgByKey -t {topic} -k no-such-key",
+    "by unique key": "queryMsgByUniqueKey -t {topic} -i {msgId}",
+    "by id": "queryMsgById -i {offsetMsgId}",
+    "by offset": "queryMsgByOffset -t {topic} -b {brokerName} -i {queueId} -o {queueOffset}",
+    "from a time": "printMsg -t {topic} -b {stored} -d true",
+    "until a time": "printMsg -t {topic} -e {stored} -d true",
+}
+"""What is run on the system under test alone; the names are those of the send's answer."""
 
 
 @dataclass(frozen=True)
@@ -55,20 +65,11 @@ def found(system: System, fresh_name: Names) -> Found:
     assert_round_trip(lines, topic, COUNT)
     (sent,) = [x for x in events(lines, "sent") if x["body"] == f"{topic}-{WANTED}"]
     received = events(lines, "received")
-    place = f"-b {sent['brokerName']} -i {sent['queueId']} -o {sent['queueOffset']}"
     (stored,) = [x["storeTimestamp"] for x in received if x["msgId"] == sent["msgId"]]
-    steps = {
-        "by key": f"queryMsgByKey -t {topic} -k {topic}-{WANTED}",
-        "by unknown key": f"queryMsgByKey -t {topic} -k no-such-key",
-        "by unique key": f"queryMsgByUniqueKey -t {topic} -i {sent['msgId']}",
-        "by id": f"queryMsgById -i {sent['offsetMsgId']}",
-        "by offset": f"queryMsgByOffset -t {topic} {place}",
-        "from a time": f"printMsg -t {topic} -b {stored} -d true",
-        "until a time": f"printMsg -t {topic} -e {stored} -d true",
-    }
-    commands = [[*step.split(), "-n", system.namesrv] for step in steps.values()]
+    steps = [step.format(**sent, stored=stored) for step in STEPS.values()]
+    commands = [[*step.split(), "-n", system.namesrv] for step in steps]
     with members(system, topic, f"{topic}_group", f"{topic}_idle"):
-        said = dict(zip(steps, mqadmin_script("4.9.7", commands), strict=True))
+        said = dict(zip(STEPS, mqadmin_script("4.9.7", commands), strict=True))
     # The tool leaves the body in a folder that all users of the machine share.
     path = Path(details(said["by id"])["Message Body Path"])
     body = path.read_text()

@@ -50,7 +50,8 @@ STEPS: Mapping[str, str] = {
     "progress after all": "consumerProgress -g {stopped}",
 }
 STATISTICS = "broker statistics"
-"""brokerConsumeStats: the tool runs it only once in a JVM."""
+STATISTICS_STEP = "brokerConsumeStats -b {broker}"
+"""The tool runs it only once in a JVM."""
 
 RESETS_OF_MEMBERS = 3
 
@@ -111,8 +112,8 @@ def _compare(version: str, systems: list[System], names: dict[str, str]) -> list
 
 
 def _statistics(version: str, system: System) -> AdminOutput:
-    command = ["brokerConsumeStats", "-b", system.broker, "-n", system.namesrv]
-    (output,) = mqadmin_script(version, [command])
+    command = STATISTICS_STEP.format(broker=system.broker).split()
+    (output,) = mqadmin_script(version, [[*command, "-n", system.namesrv]])
     return output
 
 

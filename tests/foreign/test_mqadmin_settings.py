@@ -14,20 +14,19 @@ from tests.foreign.peers import mqadmin_script
 
 pytestmark = pytest.mark.foreign
 
+STEPS = (
+    "getBrokerConfig -b {broker}",
+    "updateBrokerConfig -b {broker} -k fileReservedTime -v 71",
+    "getBrokerConfig -b {broker}",
+    "updateBrokerConfig -b {broker} -k fileReservedTime -v 72",
+)
+"""What is run on the system under test alone."""
+
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
 def test_mqadmin_shows_and_changes_settings(system: System, version: str) -> None:
-    where = ("-b", system.broker)
-    show = ("getBrokerConfig", *where)
-    before, changed, after, _ = mqadmin_script(
-        version,
-        [
-            show,
-            ("updateBrokerConfig", *where, "-k", "fileReservedTime", "-v", "71"),
-            show,
-            ("updateBrokerConfig", *where, "-k", "fileReservedTime", "-v", "72"),
-        ],
-    )
+    commands = [step.format(broker=system.broker).split() for step in STEPS]
+    before, changed, after, _ = mqadmin_script(version, commands)
     assert re.search(r"^fileReservedTime\s+=\s+72$", before.out, re.MULTILINE), before
     assert f"update broker config success, {system.broker}" in changed.out, changed
     assert re.search(r"^fileReservedTime\s+=\s+71$", after.out, re.MULTILINE), after

@@ -7,7 +7,7 @@ figures under other names than 4.9.7's, so both are asked.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pytest
@@ -25,6 +25,14 @@ PUT_COUNT, GOT_COUNT = 30, 20
 VIEW_STATS = 315
 SAMPLE_LIMIT_S = 30.0
 VERSIONS = ("4.9.7", "5.5.0")
+STEPS: Mapping[str, str] = {
+    "status": "brokerStatus -b {broker}",
+    "status by cluster": "brokerStatus -c DefaultCluster",
+    "clusters": "clusterList",
+    "totals": "clusterList -m",
+    "stats": "statsAll -t {topic}",
+}
+"""What is run on the system under test alone."""
 
 
 @dataclass(frozen=True)
@@ -58,16 +66,10 @@ def told(request: pytest.FixtureRequest, system: System, fresh_name: Callable[[s
             "the figures of the last minute show",
             SAMPLE_LIMIT_S,
         )
-        steps = {
-            "status": f"brokerStatus -b {system.broker}",
-            "status by cluster": "brokerStatus -c DefaultCluster",
-            "clusters": "clusterList",
-            "totals": "clusterList -m",
-            "stats": f"statsAll -t {topic}",
-        }
-        commands = [[*step.split(), "-n", system.namesrv] for step in steps.values()]
+        steps = [step.format(broker=system.broker, topic=topic) for step in STEPS.values()]
+        commands = [[*step.split(), "-n", system.namesrv] for step in steps]
         printed = mqadmin_script(request.param, commands)
-    return Told(request.param, topic, group, system.broker, dict(zip(steps, printed, strict=True)))
+    return Told(request.param, topic, group, system.broker, dict(zip(STEPS, printed, strict=True)))
 
 
 def _minute(client: WireClient, topic: str, group: str) -> bytes:

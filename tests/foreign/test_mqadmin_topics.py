@@ -11,11 +11,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from tests.behaviour.consumers import commit
-from tests.behaviour.requests import fill
+from tests.behaviour.requests import await_readable, fill, send_request
 from tests.foreign.admin_steps import Transcript, error_codes, run_side_by_side
 from tests.foreign.asking import await_topic
 from tests.foreign.judged import System
@@ -41,6 +42,16 @@ STEPS_4: Mapping[str, str] = {
     "status": "topicStatus -t {filled}",
     "entries": "queryCq -t {filled} -q 1 -i 0 -c 5 -b {broker}",
     "entries of none": "queryCq -t {filled} -q 9 -i 0 -c 5 -b {broker}",
+    "by key": "queryMsgByKey -t {keyed} -k order-17",
+    "by unknown key": "queryMsgByKey -t {keyed} -k no-such-key",
+    "by id": "queryMsgById -i {id}",
+    "by offset": "queryMsgByOffset -t {keyed} -b broker-a -i 1 -o 1",
+    "by offset of none": "queryMsgByOffset -t {keyed} -b broker-a -i 1 -o 7",
+    "messages": "printMsg -t {keyed} -d true",
+    "messages of a queue": "printMsgByQueue -t {keyed} -a broker-a -i 1 -p true -d true -f true",
+    "change a setting": "updateBrokerConfig -b {broker} -k fileReservedTime -v 71",
+    "change it back": "updateBrokerConfig -b {broker} -k fileReservedTime -v 72",
+    "clean files": "deleteExpiredCommitLog -b {broker}",
     "change permission": "updateTopicPerm -t {topic} -b {broker} -p 4",
     "route after permission": "topicRoute -t {topic}",
     "change it again": "updateTopicPerm -t {topic} -c DefaultCluster -p 6",
@@ -72,8 +83,9 @@ STEPS_5: Mapping[str, str] = {
     "delete topic": "deleteTopic -c DefaultCluster -t {doomed}",
     "route of deleted": "topicRoute -t {doomed}",
 }
-TOPICS = ("topic", "filled", "doomed", "ordered")
+TOPICS = ("topic", "filled", "keyed", "doomed", "ordered")
 """What the test has made of its own; lists have others beside them."""
+KEYED = "KEYS\x01order-17\x02TAGS\x01TagB\x02"
 
 
 @dataclass(frozen=True)
@@ -94,12 +106,29 @@ def compared(
         ours = {**names, "namesrv": system.namesrv, "broker": system.broker}
         theirs = {**names, "namesrv": original.namesrv, "broker": original.broker}
         for side in (ours, theirs):
-            with WireClient(side["broker"]) as client:
-                fill(client, names["filled"], [b"one", b"two"], e=1)
-                commit(client, names["reader"], names["filled"], [0, 1])
-            await_topic(side["namesrv"], names["filled"], "broker-a")
+            _prepare(side)
         said = run_side_by_side(version, steps, (ours, theirs))
+        _remove_bodies(said)
         yield Comparison(said[0], said[1], (ours, theirs))
+
+
+def _prepare(side: dict[str, str]) -> None:
+    """Store messages; a side has the id of one of them then."""
+    with WireClient(side["broker"]) as client:
+        fill(client, side["filled"], [b"one", b"two"], e=1)
+        commit(client, side["reader"], side["filled"], [0, 1])
+        fill(client, side["keyed"], [b"one"], e=1)
+        side["id"] = client.call(send_request(side["keyed"], b"two", e=1, i=KEYED)).fields["msgId"]
+        await_readable(client, side["keyed"], 1, 2)
+    for topic in ("filled", "keyed"):
+        await_topic(side["namesrv"], side[topic], "broker-a")
+
+
+def _remove_bodies(said: list[Transcript]) -> None:
+    """Take away what the tool leaves in a folder that all users of the machine share."""
+    for output in (output for transcript in said for output in transcript.values()):
+        for path in re.findall(r"^Message Body Path: +(\S+)$", output.out, re.MULTILINE):
+            Path(path).unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +149,10 @@ def normal(output: AdminOutput, side: Mapping[str, str], command: str) -> object
     for key in ("broker", "namesrv"):
         text = text.replace(side[key], key.upper())
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}", "TIME", text)
+    text = re.sub(r"127\.0\.0\.1:\d+", "ADDRESS", text)
     text = re.sub(r"[0-9A-F]{32,}", "ID", text)
+    text = re.sub(r"\d{13}", "MILLIS", text)
+    text = re.sub(r"(commitLogOffset=|CommitLog Offset: +)\d+", r"\1", text)
     text = re.sub(r"(physicOffset|physicSize)\D+\d+", r"\1", text)
     text = re.sub(r"(\d+) ms", "ms", text)
     lines = sorted(line.rstrip() for line in text.splitlines() if line.strip())

@@ -653,6 +653,31 @@ def test_without_tls_client_a_broker_shows_what_it_serves_with_and_checks_nothin
     run(scenario())
 
 
+def test_a_broker_opens_the_key_that_it_dials_with_by_its_password(
+    run: Run, papers: Papers
+) -> None:
+    """tls.client.keyPassword, right and wrong."""
+
+    async def scenario() -> None:
+        demanding = papers.settings(
+            client_auth=ClientAuth.REQUIRE, trust_cert_path=papers.authority.path
+        )
+        locked = papers.authority.issue("locked", password="the-password")
+        async with serving(tls=demanding) as site:
+            settings = BrokerSettings(
+                tls_enable=True,
+                tls_client_cert_path=locked.cert_path,
+                tls_client_key_path=locked.key_path,
+                tls_client_key_password="the-password",
+            )
+            assert await _is_answered(site, settings)
+            wrong = msgspec.structs.replace(settings, tls_client_key_password="another")
+            with pytest.raises(SettingError, match=r"locked\.key"):
+                dial_tls_from(wrong)
+
+    run(scenario())
+
+
 def test_half_a_pair_for_dialling_is_refused(papers: Papers) -> None:
     half = BrokerSettings(tls_enable=True, tls_client_cert_path=papers.client.cert_path)
     with pytest.raises(SettingError, match=r"tls\.client\.keyPath"):

@@ -17,9 +17,16 @@ from tests.reliability.kill_programme import FAULTS, KillProgramme, Plan, Report
 
 KILLS = int(os.environ.get("ORBITMQ_KILLS", "0"))
 SEED = int(os.environ.get("ORBITMQ_KILL_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 30)
+pytestmark = pytest.mark.once
 ROUND_KILLS = 50
 SHORT_KILLS = 11
 """Twice, with either flush; every kind of fault comes before that."""
+
+
+@pytest.fixture(autouse=True)
+def told_seed() -> None:
+    """Say how to repeat this run; pytest shows it with a failure."""
+    print(f"repeat it with ORBITMQ_KILL_SEED={SEED}")
 
 
 def judge(folder: Path, plan: Plan) -> Report:

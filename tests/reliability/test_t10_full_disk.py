@@ -19,6 +19,7 @@ from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.record import scan_records
 from tests.behaviour.requests import pull_request, send_request
+from tests.must_run import small_disk
 from tests.reliability.processes import BrokerProcess, broker_process, wait_until
 from tests.wire_client import WireClient
 
@@ -44,17 +45,8 @@ NEVER_CLEANED = ["-D", "cleanFileForciblyEnable=false", "-D", "fileReservedTime=
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """A folder on a file system of its own, of 24 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", str(folder)]
-    try:
-        result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
-    except OSError as error:
-        pytest.skip(f"no mount command: {error}")
-    if result.returncode != 0:
-        pytest.skip(f"mounting a small tmpfs is not allowed: {result.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True, timeout=20)
+    with small_disk(tmp_path / "disk", DISK_MIB) as folder:
+        yield folder
 
 
 class Sender:

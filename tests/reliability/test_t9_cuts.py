@@ -30,6 +30,13 @@ SAMPLES = 400 if IS_LONG else 40
 """Of each other kind of cut, in each direction."""
 WORKERS = 8
 SEED = int(os.environ.get("ORBITMQ_SEED") or random.SystemRandom().randrange(1 << 32))
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture(autouse=True)
+def told_seed() -> None:
+    """Say how to repeat this run; pytest shows it with a failure."""
+    print(f"repeat it with ORBITMQ_SEED={SEED}")
 
 
 class Worker:

@@ -23,6 +23,7 @@ from tests.world.memory_files import MemoryFiles
 PATH = Path("/checkpoint")
 MARK = Mark(4096, 3, 77, "20261115182457407", 12, 9, 4000, 1_794_770_315_418)
 BOOT = bytes(range(16))
+COUNTS = st.integers(1, 2**63 - 1)
 SIZES = FileSizes(1 << 30, 6_000_000)
 VALUE = Checkpoint(Stamps(5, 6, 7), MARK, MARK._replace(log_offset=2048), BOOT, SIZES)
 
@@ -49,7 +50,9 @@ marks = st.builds(
         st.none() | marks,
         st.none() | marks,
         st.binary(min_size=16, max_size=16),
-        st.none() | st.builds(FileSizes, *[st.integers(1, 2**63 - 1)] * 3),
+        st.none()
+        | st.tuples(COUNTS, COUNTS).map(lambda pair: FileSizes(*pair))
+        | st.builds(FileSizes, COUNTS, COUNTS, st.integers(2, 100), COUNTS, COUNTS),
     )
 )
 def test_what_is_saved_is_read_back(value: Checkpoint) -> None:

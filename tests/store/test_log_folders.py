@@ -325,6 +325,34 @@ def test_when_no_folder_takes_a_file_the_send_is_refused_and_nothing_is_lost() -
     assert set(letters(files)) == {"a", "b"}
 
 
+def test_a_folder_that_takes_no_file_stopped_the_log_although_a_fuller_one_took_it() -> None:
+    """Symptom: one disk refused files, the other was above 85 %, and every send was refused."""
+    files = made_files()
+    files.spaces = {A: ROOMY, B: Space(100 << 30, 13 << 30)}
+    store = open_store(ROOT, files, spread(A, B))
+    look(store)
+    for kind in ("create", "link"):
+        files.fail(kind, lambda op: _is_below(op, A), errno.ENOSPC, times=None)
+    fill(store, 12)
+    assert set(letters(files)) == {"b"}
+    assert all_bodies(store) == list(range(12))
+
+
+def test_old_files_that_cannot_be_removed_hid_that_the_disk_is_full() -> None:
+    """Symptom: a read-only disk ended the refusal of sends; the log grew until nothing fitted."""
+    files = made_files()
+    retention = RetentionSettings(reserved_ms=0, delete_hours=";".join(map(str, range(24))))
+    store = Store(Outside(files, HandClock(), BOOT), ROOT, spread(A, B), retention)
+    fill(store, 12)
+    flush(store, is_thorough=True)
+    look(store)  # the first look after a start removes nothing by age
+    files.spaces = {A: FULL, B: FULL}
+    files.fail("remove", lambda op: _is_below(op, A), errno.EROFS, times=None)
+    with pytest.raises(StoreError, match=str(A)):
+        look(store)
+    assert "full" in store.tail.refusal
+
+
 # --- Crashes ---
 
 
@@ -507,6 +535,46 @@ def test_a_lost_file_is_gone_without_only_by_repair() -> None:
     repair(Outside(files, SystemClock(), BOOT), ROOT, options)
     store = open_store(ROOT, files, options)
     assert 0 < len(all_bodies(store)) < 12
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_disk_with_the_oldest_files_that_is_not_mounted_is_noticed(is_named: bool) -> None:
+    """Symptom: the log began behind them, and groups that lagged skipped their messages."""
+    files = written(A)
+    options = spread(B, read_only=[A])
+    store = open_store(ROOT, files, options)
+    fill(store, 12, first=12)
+    store.close()
+    away = {path: files.read(path) or b"" for path in log_paths(files) if path.parent == A}
+    for path in away:
+        files.remove(path)
+    with pytest.raises(StoreError, match="mount the disk that has it"):
+        open_store(ROOT, files, options if is_named else spread(B))
+    for path, data in away.items():
+        files.put(path, data)
+    assert all_bodies(open_store(ROOT, files, options)) == list(range(24))
+
+
+def test_a_folder_whose_files_were_old_and_went_may_stay_or_go() -> None:
+    files, clock = written(A), HandClock()
+    retention = RetentionSettings(reserved_ms=0, delete_hours=";".join(map(str, range(24))))
+    options = spread(B, read_only=[A])
+    store = Store(Outside(files, clock, BOOT), ROOT, options, retention)
+    fill(store, 12, first=12)
+    flush(store, is_thorough=True)
+    for _ in range(3):
+        look(store)
+    assert set(letters(files)) == {"b"}
+    store.close()
+    open_store(ROOT, files, options).close()
+    open_store(ROOT, files, spread(B)).close()
+
+
+def test_files_moved_from_one_folder_to_another_are_where_they_are() -> None:
+    files = written(A, B)
+    for path in [path for path in log_paths(files) if path.parent == A]:
+        files.move(path, B / path.name)
+    assert all_bodies(open_store(ROOT, files, spread(B))) == list(range(12))
 
 
 def test_a_disk_that_is_read_only_must_not_have_the_file_in_which_the_log_goes_on() -> None:

@@ -162,3 +162,11 @@ def test_thousands_alike_are_all_there() -> None:
 def test_reading_ends_soon_above_the_number_that_is_allowed() -> None:
     data = encode_batch([BatchMessage(b"%d" % number) for number in range(50_000)])
     assert 1_000 < len(decode_batch(data + b"torn", 1_000).bodies) < 50_000
+
+
+def test_a_batch_of_equal_messages_is_not_read_far_above_the_limit() -> None:
+    """Symptom: a body of the greatest size held up the loop for a second, though it was refused."""
+    body = encode_batch([BatchMessage(b"ab")] * 100_000)
+    found = len(decode_batch(body, 20_000).flags)
+    assert 20_000 < found < 30_000
+    assert len(decode_batch(body).flags) == 100_000

@@ -58,6 +58,7 @@ from orbitmq.wire.host import Host
 from orbitmq.world.chance import SystemChance
 from orbitmq.world.clock import Clock
 from orbitmq.world.files import Files
+from orbitmq.world.machine import keep_freed_memory
 from orbitmq.world.net import reachable_address
 
 log = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ class Broker:
 
         `outside` is where files and time come from, instead of this machine.
         """
-        limits = limits_from(settings)
+        _refuse_slave(settings.broker_id)
         self._settings = settings
         self._turn = turn
         self._registry = registry
@@ -142,7 +143,7 @@ class Broker:
                 turn,
                 read_frames=self._context.read_frames,
                 registry=registry,
-                limits=limits,
+                limits=limits_from(settings),
             )
             for name in ("broker", "broker-vip")
         )
@@ -170,6 +171,7 @@ class Broker:
 
         A name server that does not answer is waited for 2 s; it is told as soon as it does.
         """
+        keep_freed_memory()
         settings = self._settings
         port = await self._server.start(
             settings.bind_address,
@@ -324,10 +326,8 @@ class Broker:
     def _begin_routines(self, registration: Registration, address_server: AddressServer) -> None:
         settings = self._settings
         self._context.flusher.start()
-        if settings.broker_id == MASTER_ID:
-            self._delays.start()
+        self._delays.start()
         routines: list[tuple[float, Step]] = [
-            (min(CLEAN_LOOK_S, settings.clean_resource_interval / 1000), self._clean_if_due),
             (settings.flush_consumer_offset_interval / 1000, self._mark_offsets),
             (settings.flush_delay_offset_interval / 1000, self._mark_delays),
             (TABLE_SAVE_S, self._save_tables),
@@ -341,6 +341,7 @@ class Broker:
             asyncio.create_task(_every(period_s, action)) for period_s, action in routines
         ]
         self._routines.append(asyncio.create_task(_every(0.0, registration.keep_registered)))
+        self._routines.append(asyncio.create_task(_every(0.0, self._clean_soon)))
 
     async def _in_thread(self, action: Callable[[], None]) -> None:
         """Run in a thread; a cancelled caller leaves it to `_end_routines` to wait for it."""
@@ -348,6 +349,12 @@ class Broker:
         self._in_threads.add(work)
         work.add_done_callback(self._in_threads.discard)
         await asyncio.shield(work)
+
+    async def _clean_soon(self) -> None:
+        """Wait for the next look, by the settings in force then."""
+        interval_s = self._context.settings.clean_resource_interval / 1000
+        await asyncio.sleep(min(CLEAN_LOOK_S, interval_s))
+        await self._clean_if_due()
 
     async def _clean_if_due(self) -> None:
         """Look for old files now and then, and every second while the disk is too full.
@@ -418,6 +425,14 @@ class Broker:
 
     def _connection_closed(self, connection: Connection) -> None:
         notify_changed(self._context, self._context.clients.connection_closed(connection))
+
+
+def _refuse_slave(broker_id: int) -> None:
+    if broker_id != MASTER_ID:
+        raise SettingError(
+            f"brokerId={broker_id} cannot be used: it is a slave's, and replication does not exist"
+            " yet; 0 is the master"
+        )
 
 
 def _filter_table(

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from orbitmq.broker.pulls import Pull, found_parts
+from orbitmq.broker.pulls import Note, Pull, found_parts
 from orbitmq.broker.selecting import TimedFilter
 from orbitmq.core import Gathered
 from orbitmq.core.state import ENTRY, ENTRY_SIZE
@@ -64,7 +64,7 @@ class ColdReads:
         old_limits: ColdLimits,
         *,
         clock: Clock,
-        note: Callable[[Pull, Gathered], None],
+        note: Note,
     ) -> None:
         """`note` is told of every pull's outcome, on the loop."""
         self._store = store
@@ -97,17 +97,20 @@ class ColdReads:
 
         timed = TimedFilter(pull.accepts, self._now_s) if pull.accepts is not None else None
 
-        def read() -> Gathered:
+        def read() -> tuple[Gathered, float]:
+            begin_s = self._now_s()
             limits = self._limits(view, pull, hot_offset)
             chosen = EntryFilter(pull.codes)
             if timed is not None:
                 chosen = EntryFilter(pull.codes, timed.accepts, pull.may_accept, timed.is_late)
-            return gather_cold(
+            found = gather_cold(
                 self._store.reader, view, pull.queue_offset, pull.count_max, chosen, limits
             )
+            return found, self._now_s() - begin_s
 
-        def answer(found: Gathered) -> Parts:
-            self._note(pull, found)
+        def answer(read_in: tuple[Gathered, float]) -> Parts:
+            found, took_s = read_in
+            self._note(pull, found, took_s)
             return found_parts(pull, found)
 
         return self._answer(pull.request, read, answer)

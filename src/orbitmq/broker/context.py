@@ -5,7 +5,8 @@ at the end of each turn of the loop: write, answer, wake.
 
 Rules:
 1. An answer that depends on the log is staged here and leaves only after the write; with
-   synchronous flush only after the sync, or as timed out.
+   synchronous flush only after the sync, or as timed out. One to a send that made its topic waits
+   for the topic's file as well.
 2. When the write is refused, every staged answer that said "stored" becomes an error that says why;
    nothing of that turn was stored.
 """
@@ -16,7 +17,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from orbitmq.broker.answers import WaitingAnswers, as_refused, send_turned
+from orbitmq.broker.answers import WaitingAnswers, as_failed, as_refused, send_turned
 from orbitmq.broker.changes import SettingChanges
 from orbitmq.broker.clients import ClientTable
 from orbitmq.broker.cold_reads import ColdReads
@@ -124,7 +125,9 @@ class Context:
             tables.store, *cold_limits(settings), clock=clock, note=note_pull
         )
         self.flusher = Flusher(tables.store, settings, clock, self._after_sync)
-        self.keeper = Keeper((table.file for table in self.tables), self.flusher.finish_removals)
+        self.keeper = Keeper(
+            (table.file for table in self.tables), self.flusher.finish_removals, clock
+        )
         self._is_sync_flush = settings.flush_disk_type == "SYNC_FLUSH"
         self._is_sync_eager = self.flusher.is_eager
         self._sync_timeout_s = settings.sync_flush_timeout / 1000
@@ -250,11 +253,36 @@ class Context:
             start = used
 
     def stage_answers(
-        self, connection: Connection, answers: Parts, *, waits_for_sync: bool = True
+        self, connection: Connection, answers: Parts, topic: str, *, waits_for_sync: bool = True
     ) -> None:
-        """Keep answers until the log is written at the end of this turn, and synced if it must."""
-        self._staged.append((connection, answers, waits_for_sync))
-        self._turn.request()
+        """Keep answers until the log is written at the end of this turn, and synced if it must.
+
+        Those to the first messages of a topic wait until it is saved, too.
+        """
+        if not answers or topic not in self.topics.unsaved:
+            self._staged.append((connection, answers, waits_for_sync))
+            self._turn.request()
+            return
+
+        def written(refused: StoreError | None) -> None:
+            if refused is not None:
+                send_turned(connection, answers, partial(as_refused, cause=str(refused)))
+                return
+            answer = partial(connection.send_parts, answers)
+            if self._is_sync_flush and waits_for_sync:
+                log_end = self.core.tail.written_offset
+                answer = partial(self._answer_synced, connection, answers, log_end)
+            self.when_saved(topic, answer)
+
+        self.after_write(written)
+
+    def when_saved(self, topic: str, done: Callable[[], None]) -> None:
+        """Have `done` called when the topic is in its file: at once, or after the next save."""
+        mark = self.topics.unsaved.get(topic)
+        if mark is None:
+            done()
+        else:
+            self.keeper.after_save(self.topics.file, mark, done)
 
     def request_write(self) -> None:
         """Have what is staged written at the end of this turn, though nobody waits for it."""
@@ -299,7 +327,7 @@ class Context:
         _tell(after_write, None)
         for connection, answers, waits_for_sync in staged:
             if self._is_sync_flush and waits_for_sync:
-                self._wait_for_sync(connection, answers)
+                self._answer_synced(connection, answers, self.core.tail.written_offset)
             else:
                 connection.send_parts(answers)
         if self._is_sync_flush:
@@ -317,9 +345,17 @@ class Context:
 
     # --- Synchronous flush ---
 
-    def _wait_for_sync(self, connection: Connection, answers: Parts) -> None:
+    def _answer_synced(self, connection: Connection, answers: Parts, log_end: int) -> None:
+        """Send answers when the log is synced up to `log_end`, which is written."""
+        if self.store.durable_offset >= log_end:
+            connection.send_parts(answers)
+            return
+        if self.store.is_halted:
+            cause = self.core.tail.refusal
+            send_turned(connection, answers, partial(as_failed, cause=cause))
+            return
         deadline_s = self.clock.monotonic_s() + self._sync_timeout_s
-        self._waiting.add(self.core.tail.written_offset, deadline_s, connection, answers)
+        self._waiting.add(log_end, deadline_s, connection, answers)
         if self._expiry is None:
             self._expiry = self._turn.loop.call_later(self._sync_timeout_s, self._expire)
 

@@ -81,6 +81,8 @@ class _Level:
         "queue",
         "seen_offset",
         "skews",
+        "staged_bytes",
+        "staged_count",
         "wait_s",
     )
 
@@ -98,6 +100,8 @@ class _Level:
         self.seen_offset = queue.readable_offset
         self.skews: deque[tuple[int, int]] = deque()
         """From which offset on entries are due too late, and by how many ms."""
+        self.staged_count = self.staged_bytes = 0
+        """Copies that are staged and not written yet."""
 
     def note_grown(self, skew_ms: int) -> None:
         """Take note of new entries that were stored while store times were so far ahead."""
@@ -399,6 +403,8 @@ class Delays:
     def _note_staged(self, level: _Level, next_offset: int, log_offset: int, late_ms: int) -> None:
         self._delivered.value += 1
         self._lateness.observe(late_ms)
+        level.staged_count += 1
+        level.staged_bytes += self._context.core.tail.end_offset - log_offset
         self._move(level, next_offset, log_offset + 1)
 
     def _is_of_removed(self, topic: str, log_offset: int) -> bool:
@@ -421,13 +427,17 @@ class Delays:
         self._batch[level] = (next_offset, log_end or self._context.core.tail.end_offset)
 
     def _written(self, batch: _Steps, error: StoreError | None) -> None:
-        delays = self._context.delays
+        delays, stats = self._context.delays, self._context.stats
         for level, (next_offset, log_end) in batch.items():
             if error is None:
                 delays.note_delivered(level.number, next_offset, log_end)
+                if level.staged_count:
+                    queue_id = level.queue.queue_id
+                    stats.note_delivered(queue_id, level.staged_count, level.staged_bytes)
             else:
                 level.next_offset = delays.find(level.number)
                 self._wait(level, RETRY_S)
+            level.staged_count = level.staged_bytes = 0
 
     def _pass_over(self, level: _Level, next_offset: int, cause: str) -> None:
         first, count = level.next_offset, next_offset - level.next_offset

@@ -1,12 +1,14 @@
 """Request code to handler: one table, made of the tables of the handler modules.
 
 In: a request code. Out: the plain function that serves it. What is not here is answered with code 3
-by net's Dispatcher. Sends and pulls come here only when the hot core handed them back.
+by net's Dispatcher; `UNSERVED` says what of 4.9.7 that is. Sends and pulls come here only when the
+hot core handed them back.
 
 Rule: every module of `handlers` has a table `HANDLERS` of the codes it serves; each code is served
 by one of them.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from types import ModuleType
 
@@ -33,6 +35,7 @@ from orbitmq.broker.handlers import (
 )
 from orbitmq.ensure import ensure
 from orbitmq.net.connection import Handler
+from orbitmq.wire.codes import RequestCode
 
 MODULES: tuple[ModuleType, ...] = (
     cleaning,
@@ -54,6 +57,21 @@ MODULES: tuple[ModuleType, ...] = (
     settings,
     topics,
 )
+
+UNSERVED: Mapping[RequestCode, str] = {
+    RequestCode.END_TRANSACTION: "transactions",
+    RequestCode.RESUME_CHECK_HALF_MESSAGE: "transactions",
+    RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: "access control",
+    RequestCode.DELETE_ACL_CONFIG: "access control",
+    RequestCode.GET_BROKER_CLUSTER_ACL_INFO: "access control",
+    RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: "access control",
+    RequestCode.GET_BROKER_CLUSTER_ACL_CONFIG: "access control",
+    RequestCode.SEND_REPLY_MESSAGE: "request-reply",
+    RequestCode.SEND_REPLY_MESSAGE_V2: "request-reply",
+}
+"""Codes that a broker of 4.9.7 serves and this one does not yet, each with its feature.
+
+Filter servers (301, 302) are not among them: 4.9.7 answers both with 3, as we do."""
 
 
 def handlers_of(context: Context) -> dict[int, Handler]:

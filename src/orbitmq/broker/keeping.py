@@ -1,4 +1,4 @@
-"""Keeping what operators change: an answer means that it is saved and known.
+"""Keeping what operators change and senders bring about: an answer means that it is saved.
 
 In: changes of tables, topics that were removed. Out: saved files; answers that wait for them.
 
@@ -8,20 +8,26 @@ Rules:
    saved and name servers were told, in this order: after a kill a topic that was being removed is
    there with all it had, there with its settings and empty, or gone. Tables first would let it come
    back as what its files say: its settings and its groups' offsets would be lost.
-3. Name servers that are slow or away hold up no answer for long: they learn of it later.
+3. What waits for a table alone is served as a group: one save for all who wait when it begins, the
+   next one at once for those who came meanwhile. They go on after a failed save, too, and after a
+   second: what they wait to say is true, and the table is saved as soon as it can be.
+4. Name servers that are slow or away hold up no answer for long: they learn of it later.
 """
 
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 
 from orbitmq.broker.table import TableFile
+from orbitmq.broker.telling import RepeatedFailure
+from orbitmq.broker.waiting_saves import WaitingSaves
 from orbitmq.errors import MQError, StoreError
 from orbitmq.net.later import Later
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, reply_to
+from orbitmq.world.clock import Clock
 
 log = logging.getLogger(__name__)
 
@@ -35,13 +41,16 @@ Step = Callable[[], Awaitable[None]]
 class Keeper:
     """Saves the tables of one broker, and says when that is done."""
 
-    def __init__(self, files: Iterable[TableFile], finish_removals: Step) -> None:
+    def __init__(self, files: Iterable[TableFile], finish_removals: Step, clock: Clock) -> None:
         self._files = list(files)
         self._finish_removals = finish_removals
         self.tell_name_servers: Step = _nobody
         self._lock = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._in_threads: set[asyncio.Task[None]] = set()
+        self._waiting: dict[TableFile, WaitingSaves] = {}
+        self._hurried: set[TableFile] = set()
+        self._told_unsaved = RepeatedFailure(log, clock)
 
     async def save_all(self) -> None:
         """Save every table that has changed; raises the first failure after trying all."""
@@ -65,20 +74,62 @@ class Keeper:
     async def save(self, file: TableFile) -> None:
         """Save one table if it has changed; afterwards what it was at the call is in its file."""
         async with self._lock:
-            save = file.take()
+            mark, save = file.last_mark, file.take()
             if save is None:
+                self._serve(file, mark)
                 return
             work = asyncio.create_task(asyncio.to_thread(save))
             self._in_threads.add(work)
             work.add_done_callback(self._in_threads.discard)
-            await asyncio.shield(work)  # a caller that is cancelled leaves it to `settle`
+            try:
+                await asyncio.shield(work)  # a caller that is cancelled leaves it to `settle`
+            finally:
+                self._serve(file, mark)
 
     async def settle(self) -> None:
         """Give up what waits, and return when no thread saves any more."""
+        for waiting in self._waiting.values():
+            waiting.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*self._in_threads, return_exceptions=True)
+
+    def after_save(self, file: TableFile, mark: int, done: Callable[[], None]) -> None:
+        """Have `done` called once this change of a table is saved, or could not be (rule 3)."""
+        waiting = self._waiting.get(file)
+        if waiting is None:
+            waiting = self._waiting[file] = WaitingSaves()
+        waiting.add(mark, done)
+        if file not in self._hurried:
+            self._hurried.add(file)
+            self._begin(self._save_for(file, waiting))
+
+    async def _save_for(self, file: TableFile, waiting: WaitingSaves) -> None:
+        try:
+            while waiting:
+                await self._save_one_behind_removals(file)
+        finally:
+            self._hurried.discard(file)
+
+    async def _save_one_behind_removals(self, file: TableFile) -> None:
+        with suppress(StoreError):
+            await self._finish_removals()
+        try:
+            await self.save(file)
+        except (MQError, OSError) as error:
+            self._told_unsaved.tell(f"{error}; it is tried again")
+
+    def _serve(self, file: TableFile, mark: int) -> None:
+        """Let those go on who waited for changes up to this one."""
+        file.on_saved()
+        if file in self._waiting:
+            self._waiting[file].serve(mark)
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def answer_kept(self, request: Command, reply: Command | None = None) -> Later | Command:
         """Give the answer to a change that was made just now: `reply`, or a plain success."""
@@ -91,9 +142,7 @@ class Keeper:
             )
         reply = reply or reply_to(request)
         later = Later(TIMEOUT_S, functools.partial(_too_slow, request))
-        task = asyncio.get_running_loop().create_task(self._keep(request, reply, later))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._begin(self._keep(request, reply, later))
         return later
 
     async def _keep(self, request: Command, reply: Command, later: Later) -> None:

@@ -13,9 +13,8 @@ Rules:
 """
 
 import asyncio
-from collections.abc import Callable
 
-from orbitmq.broker.pulls import Pull, found_parts
+from orbitmq.broker.pulls import Note, Pull, found_parts
 from orbitmq.broker.selecting import look
 from orbitmq.broker.turn_share import share_s
 from orbitmq.core import CoreState, Gathered, PullStatus, Queue
@@ -42,9 +41,7 @@ class HeldPull:
 class LongPolls:
     """All held pulls of one broker, by queue."""
 
-    def __init__(
-        self, core: CoreState, clock: Clock, note: Callable[[Pull, Gathered], None]
-    ) -> None:
+    def __init__(self, core: CoreState, clock: Clock, note: Note) -> None:
         """`note` is told of every outcome that is answered."""
         self._core = core
         self._clock = clock
@@ -114,11 +111,12 @@ class LongPolls:
                 return
 
     def _look_for(self, held: HeldPull) -> None:
+        begin_s = self._clock.monotonic_s()
         found = self._look(held)
         is_behind = found.next_offset < held.pull.queue.readable_offset  # more than a look takes in
         if found.status is PullStatus.FOUND or is_behind:
             self._forget(held)
-            held.later.answer(self._answer(held, found))
+            held.later.answer(self._answer(held, found, begin_s))
 
     def _look(self, held: HeldPull) -> Gathered:
         found = look(self._core, held.pull, held.next_offset, self._clock.monotonic_s)
@@ -128,10 +126,11 @@ class LongPolls:
 
     def _at_end(self, held: HeldPull) -> Parts:
         self._forget(held)
-        return self._answer(held, self._look(held))
+        begin_s = self._clock.monotonic_s()
+        return self._answer(held, self._look(held), begin_s)
 
-    def _answer(self, held: HeldPull, found: Gathered) -> Parts:
-        self._note(held.pull, found)
+    def _answer(self, held: HeldPull, found: Gathered, begin_s: float) -> Parts:
+        self._note(held.pull, found, self._clock.monotonic_s() - begin_s)
         return found_parts(held.pull, found)
 
     def _forget(self, held: HeldPull) -> None:

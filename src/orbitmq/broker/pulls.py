@@ -96,11 +96,17 @@ def found_parts(pull: Pull, found: Gathered) -> Parts:
     return [length.to_bytes(4, "big") + frame[4:], *found.parts]
 
 
-def note_outcome(context: "Context", pull: Pull, found: Gathered) -> None:
+Note = Callable[[Pull, Gathered, float], None]
+"""Told of the outcome of a pull, and how many seconds it was looked up."""
+
+
+def note_outcome(context: "Context", pull: Pull, found: Gathered, took_s: float) -> None:
     """Count what a pull got, and tell of an offset that its queue does not have."""
     topic = pull.queue.topic
+    context.stats.note_look(took_s)
     if found.status is PullStatus.FOUND:
         context.stats.note_got(topic, pull.group, found.message_count, found.size)
+        context.stats.note_latency(pull.queue.queue_id, topic, pull.group, took_s)
         return
     context.stats.note_missed()
     if pull_code(pull, found) is ResponseCode.PULL_OFFSET_MOVED:

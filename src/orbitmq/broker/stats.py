@@ -10,8 +10,10 @@ Rules:
    figures of what is gone, or idle for a day, are forgotten; else with autoDeleteUnusedStats only.
 3. As in the original, totals begin at zero with the process.
 4. Of the original's names these are kept: puts by topic, gets and messages sent back by topic and
-   group, puts and gets of the broker, puts by queue of the delay levels. The others (fallen behind,
-   latency of gets, accounting) answer "not exist", as they do there when nothing was counted.
+   group, puts and gets of the broker, puts and gets by queue of the delay levels, whose consumer is
+   SCHEDULE_CONSUMER. Fallen behind and accounting answer "not exist", as there.
+5. GROUP_GET_LATENCY, in whole ms, is that of pulls which the hot path leaves to the handlers. Its
+   own take less than one each: they add nothing to the sum, and the average leaves them out.
 """
 
 from collections import deque
@@ -22,7 +24,7 @@ from orbitmq.broker.stats_windows import SAMPLE_S, ZERO, Series, Totals
 from orbitmq.core import CoreState, Queue
 from orbitmq.store.store import Store
 from orbitmq.wire.bodies_runtime import BrokerStatsData
-from orbitmq.wire.names import SCHEDULE_TOPIC
+from orbitmq.wire.names import SCHEDULE_CONSUMER, SCHEDULE_TOPIC
 
 SERIES_MAX = 10_000
 SLICE = 500
@@ -42,8 +44,13 @@ _NAMES = {
     "BROKER_GET_NUMS": ("broker_get", _COUNT),
     "QUEUE_PUT_NUMS": ("queue", _COUNT),
     "QUEUE_PUT_SIZE": ("queue", _SIZE),
+    "QUEUE_GET_NUMS": ("queue_got", _COUNT),
+    "QUEUE_GET_SIZE": ("queue_got", _SIZE),
+    "GROUP_GET_LATENCY": ("latency", _COUNT),
 }
 """The original's names: which table, and which of its totals."""
+
+_DELAYED = (SCHEDULE_TOPIC, SCHEDULE_CONSUMER)
 
 
 class Moment(NamedTuple):
@@ -87,6 +94,12 @@ class BrokerStats:
         self._sent_back: dict[str, int] = {}
         self._sent_back_count = 0
         self._missed = 0
+        self._delivered: dict[int, Totals] = {}
+        """What was delivered of delayed messages, by the queue they waited in."""
+        self._latencies: dict[str, Totals] = {}
+        """How many ms pulls took, by queue, topic and group."""
+        self.get_ms_max = 0
+        """The longest that a pull was looked up; the hot path takes less than one."""
         self._forgotten = ZERO
         """What pulls got whose own figures were forgotten."""
         self._tables: dict[str, dict[str, Series]] = {table: {} for table, _ in _NAMES.values()}
@@ -109,6 +122,23 @@ class BrokerStats:
     def note_missed(self) -> None:
         """Count a pull that found nothing."""
         self._missed += 1
+
+    def note_look(self, took_s: float) -> None:
+        """Take note of how long a pull was looked up, whatever it found."""
+        self.get_ms_max = max(self.get_ms_max, int(took_s * 1000))
+
+    def note_latency(self, queue_id: int, topic: str, group: str, took_s: float) -> None:
+        """Count how long a pull took that got something."""
+        took_ms = int(took_s * 1000)
+        key = f"{queue_id}@{topic}@{group}"
+        before = self._latencies.get(key, ZERO)
+        if before is not ZERO or len(self._latencies) < SERIES_MAX:
+            self._latencies[key] = Totals(before.messages + took_ms, 0, before.times + 1)
+
+    def note_delivered(self, queue_id: int, count: int, size: int) -> None:
+        """Count delayed messages that left their queue; `size` is that of what was delivered."""
+        before = self._delivered.get(queue_id, ZERO)
+        self._delivered[queue_id] = _sum(before, Totals(count, size, count))
 
     def note_sent_back(self, topic: str, group: str) -> None:
         """Count a message that a consumer could not deal with."""
@@ -161,10 +191,24 @@ class BrokerStats:
             return topic is not None and _put(topic.queues.values()).messages > 0
         if table == "group":
             topic_name, _, group = key.rpartition("@")
-            return (topic_name, group) in self._core.got
+            return (topic_name, group) in self._core.got or self._is_delayed(topic_name, group)
+        if table == "latency":
+            queue_id, _, pair = key.partition("@")
+            return queue_id.isascii() and queue_id.isdecimal() and self._is_got(int(queue_id), pair)
         if table == "sent_back":
             return key in self._sent_back
-        return table != "queue" and key == self._cluster
+        return table.startswith("broker") and key == self._cluster
+
+    def _is_delayed(self, topic: str, group: str) -> bool:
+        return bool(self._delivered) and (topic, group) == _DELAYED
+
+    def _is_got(self, queue_id: int, pair: str) -> bool:
+        """Whether a group, `topic@group`, got something of a topic that has this queue."""
+        topic_name, _, group = pair.rpartition("@")
+        topic = self._core.topics.get(topic_name)
+        return (
+            topic is not None and queue_id in topic.queues and (topic_name, group) in self._core.got
+        )
 
     # --- Sampling ---
 
@@ -187,10 +231,16 @@ class BrokerStats:
             if number % SLICE == SLICE - 1:
                 yield
         for number, ((name, group), got) in enumerate(list(self._core.got.items())):
-            totals = Totals(got.count, got.size, got.pulls)
-            self._sample("group", f"{name}@{group}", now_ms, totals)
+            if (name, group) != _DELAYED:
+                totals = Totals(got.count, got.size, got.pulls)
+                self._sample("group", f"{name}@{group}", now_ms, totals)
             if number % SLICE == SLICE - 1:
                 yield
+        for number, (key, totals) in enumerate(list(self._latencies.items())):
+            self._sample("latency", key, now_ms, totals)
+            if number % SLICE == SLICE - 1:
+                yield
+        self._sample_delivered(now_ms)
         if self._has_queues:
             self._sample_delay_levels(now_ms)
         if self._number % (60 // SAMPLE_S) == 0:
@@ -212,6 +262,15 @@ class BrokerStats:
         for queue in list(topic.queues.values()) if topic is not None else ():
             key = f"{SCHEDULE_TOPIC}@{queue.queue_id}"
             self._sample("queue", key, now_ms, _put([queue]))
+        for queue_id, totals in self._delivered.items():
+            key = f"{SCHEDULE_TOPIC}@{queue_id}@{SCHEDULE_CONSUMER}"
+            self._sample("queue_got", key, now_ms, totals)
+
+    def _sample_delivered(self, now_ms: int) -> None:
+        """Sample what the delay levels' consumer got, with what a client got in its name."""
+        got = self._core.got.get(_DELAYED)
+        totals = ZERO if got is None else Totals(got.count, got.size, got.pulls)
+        self._sample("group", "@".join(_DELAYED), now_ms, _sum(totals, *self._delivered.values()))
 
     def _note_put_times(self) -> None:
         counts = list(self._store.stats.put_counts_us)
@@ -232,6 +291,13 @@ class BrokerStats:
             series = self._tables["group"].get(f"{topic}@{group}")
             if is_gone or (is_tight and series is not None and series.is_idle):
                 self._forget_group(topic, group)
+        is_tight = len(self._latencies) * 2 > SERIES_MAX
+        for key in list(self._latencies) if is_forgetful or is_tight else ():
+            topic, _, group = key.partition("@")[2].rpartition("@")
+            series = self._tables["latency"].get(key)
+            if (topic, group) not in got or (is_tight and series is not None and series.is_idle):
+                del self._latencies[key]
+                self._tables["latency"].pop(key, None)
 
     def _forget_group(self, topic: str, group: str) -> None:
         got, before = self._core.got.pop((topic, group)), self._forgotten
@@ -257,6 +323,10 @@ def _put(queues: Iterable[Queue]) -> Totals:
         count += queue.put_count
         size += queue.put_bytes
     return Totals(count, size, count)
+
+
+def _sum(*all_totals: Totals) -> Totals:
+    return Totals(*map(sum, zip(*all_totals, strict=True)))
 
 
 def _percentile_ms(counts: list[int], part: float) -> float:

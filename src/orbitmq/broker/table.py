@@ -44,7 +44,12 @@ class TableFile:
         self._files = files
         self._path = path
         self._contents = contents
-        self._is_marked = False
+        self.last_mark = 0
+        """The number of the last change."""
+        self.on_saved: Callable[[], None] = lambda: None
+        """Called on the loop after each save."""
+        self._taken = 0
+        self._saved = 0
 
     def load(self, body_type: type[T]) -> T | None:
         """Give what the file or else its backup holds; None when there is neither."""
@@ -71,24 +76,30 @@ class TableFile:
                 f"cannot read {path}: {error.detail}; mend it, or remove it to use its .bak"
             ) from None
 
-    def mark(self) -> None:
-        """Say that the table has changed."""
-        self._is_marked = True
+    def mark(self) -> int:
+        """Say that the table has changed; gives the number of this change, for `is_saved`."""
+        self.last_mark += 1
+        return self.last_mark
+
+    def is_saved(self, mark: int) -> bool:
+        """Whether the file holds the table as it was with this change, or newer."""
+        return self._saved >= mark
 
     def take(self) -> Callable[[], None] | None:
         """Give the action that saves the table as it is now, or None when nothing has changed.
 
-        The action may run in a thread: it touches the file only, and the mark when it fails.
+        The action may run in a thread: it touches the file only, and what is known of it.
         """
-        if not self._is_marked:
+        if self._taken == self.last_mark:
             return None
-        self._is_marked = False
+        mark = self._taken = self.last_mark
         encode = self._contents()
-        return lambda: self._save(encode)
+        return lambda: self._save(encode, mark)
 
-    def _save(self, encode: Callable[[], bytes]) -> None:
+    def _save(self, encode: Callable[[], bytes], mark: int) -> None:
         try:
             self._files.replace(self._path, encode(), keep_backup=True)
         except BaseException:
-            self._is_marked = True
+            self._taken = self._saved
             raise
+        self._saved = mark

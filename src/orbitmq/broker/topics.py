@@ -8,11 +8,12 @@ Rules:
    not in the file come back with as many queues as the store has. The system's own topics are put
    first: a template that came back from the store would be none any more.
 2. Every change counts up the data version and calls `on_change`, so that name servers learn of it.
-3. A topic that is removed loses its queues, here, in the hot path and in the store, in one step.
-   Made again it begins with offset 0.
+3. A removed topic loses its queues, everywhere in one step. Made again it begins with offset 0.
 4. All topics together must fit one register frame: above TOPIC_COUNT_MAX, or rows.SIZE_MAX bytes as
    registered, no new one is made, whoever asks for it. The log says so.
-5. A missing topic is made from a template topic that has the inherit bit, as the original does. No
+5. The hot path takes no sends to a topic that is not in the file yet: their answers wait for that
+   (`unsaved`), so after a kill every topic that has acknowledged messages is there as it was.
+6. A missing topic is made from a template topic that has the inherit bit, as the original does. No
    topic is made from TBW102 while autoCreateTopicEnable is off, whatever the file says of it.
 """
 
@@ -81,10 +82,13 @@ class TopicTable:
         self._is_writable = bool(settings.broker_permission & PERM_WRITE)
         self._rows: Rows[TopicConfig] = Rows()
         self._ordered: set[str] = set()
+        self.unsaved: dict[str, int] = {}
+        """Topics that are not in the file yet, each with the change that made it."""
         self._told_full = RepeatedFailure(log, clock)
         self._version = DataVersion(timestamp_ms=clock.wall_ms())
         self.on_change: Callable[[], None] = lambda: None
         self.file = TableFile(files, folder / "topics.json", self.contents)
+        self.file.on_saved = self._note_saved
         saved = self.file.load(TopicConfigTable)
         if saved is not None:
             self._version = saved.data_version
@@ -112,23 +116,34 @@ class TopicTable:
 
     def put(self, config: TopicConfig) -> None:
         """Add a topic or change its settings."""
-        if self._rows.values.get(config.topic_name) == config:
+        known = self._rows.values.get(config.topic_name)
+        if known == config:
             return
+        mark = self._count_up()
+        if known is None:
+            self.unsaved[config.topic_name] = mark
         self._adopt(config)
-        self.note_change()
+        self.on_change()
+
+    def _note_saved(self) -> None:
+        """Let the hot path have the topics that are in the file now."""
+        saved = [topic for topic, mark in self.unsaved.items() if self.file.is_saved(mark)]
+        for topic in saved:
+            del self.unsaved[topic]
+            self._adopt(self._rows.values[topic])
 
     def note_change(self) -> None:
         """Count up the version and have the table saved and told."""
         self._count_up()
         self.on_change()
 
-    def _count_up(self) -> None:
+    def _count_up(self) -> int:
         self._version = DataVersion(
             counter=self._version.counter + 1,
             timestamp_ms=self._clock.wall_ms(),
             state_version=self._version.state_version,
         )
-        self.file.mark()
+        return self.file.mark()
 
     def ensure(
         self, topic: str, queue_count: int, perm: int = PERM_READ_WRITE, sys_flag: int = 0
@@ -173,6 +188,7 @@ class TopicTable:
         removed = [self._rows.remove(topic) for topic in topics]
         for topic in topics:
             self._ordered.discard(topic)
+            self.unsaved.pop(topic, None)
             self._core.topics.pop(topic, None)
         if any(removed):
             self.note_change()
@@ -233,10 +249,11 @@ class TopicTable:
         topic = self._core.topics.get(name)
         queues = topic.queues if topic is not None else {}
         is_refused = config.order and not self._is_writable  # the handler says so
+        is_slow = is_refused or name in self.unsaved or is_retry_topic(name)
         topic = self._core.topics[name] = Topic(
             name,
             config.read_queue_count,
-            is_plain=not (is_retry_topic(name) or is_closed_to_clients(name) or is_refused),
+            is_plain=not (is_slow or is_closed_to_clients(name)),
             is_readable=bool(config.perm & PERM_READ),
             send_queue_count=send_queue_count(config),
         )

@@ -258,10 +258,12 @@ def _report_old(queue: MessageQueue, offset: int, result: PullResult) -> None:
         )
 
 
-def peek_request(queue: MessageQueue, offset: int, count_max: int) -> Command:
+def peek_request(
+    queue: MessageQueue, offset: int, count_max: int, group: str = TOOLS_GROUP
+) -> Command:
     """Give a pull of everything from an offset on, for tools: it neither waits nor commits."""
     header = PullMessage(
-        consumer_group=TOOLS_GROUP,
+        consumer_group=group,
         topic=queue.topic,
         queue_id=queue.queue_id,
         queue_offset=offset,

@@ -3,7 +3,9 @@
 In: nothing. Out: one table for BrokerSettings. Whoever sets one of these keys reads the reason in
 the log, and docs/reference/settings.md has them all.
 
-Rule: a feature that comes later is said to be missing; it is not called needless.
+Rules:
+1. A feature that comes later is said to be missing; it is not called needless.
+2. Values that promise what is not kept, such as access control, are refused: nothing is started.
 """
 
 from collections.abc import Mapping
@@ -25,19 +27,23 @@ _COMMERCIAL = "nothing is billed"
 _HA = "replication does not exist yet"
 _DLEDGER = "DLedger's log is not supported; replication comes with master and slave"
 _TRANSACTIONS = "transactions do not exist yet; such messages are refused"
-_ACL = "access control does not exist yet; keep the broker in a network you trust"
+_ACL = "access control does not exist yet; leave it false and keep the broker in a trusted network"
 _MULTI = "light message queues (LMQ) are not supported"
 _REPLY = "request and reply through the broker do not exist yet"
 _DELIVERY = "delayed messages are delivered by the loop itself, together with its other writes"
 
 BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
-    "aclEnable": NoEffect("false", _ACL),
+    "aclEnable": NoEffect("false", _ACL, ("true",)),
     "adminBrokerThreadPoolNums": NoEffect("16", _THREADS),
     "bitMapLengthConsumeQueueExt": NoEffect(
         "64",
         "it follows from maxErrorRateOfBloomFilter and expectConsumerNumUseFilter, as there (112)",
     ),
-    "brokerRole": NoEffect("ASYNC_MASTER", _HA + "; every broker is a master of its own"),
+    "brokerRole": NoEffect(
+        "ASYNC_MASTER",
+        _HA + "; every broker is a master of its own (ASYNC_MASTER)",
+        ("SYNC_MASTER", "SLAVE"),
+    ),
     "channelNotActiveInterval": NoEffect("60000", "the original has no use for it either"),
     "checkCRCOnRecover": NoEffect(
         "true", "checksums are always checked when a log is read back: damage must not be served"
@@ -78,7 +84,9 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "enableMultiDispatch": NoEffect("false", _MULTI),
     "enableScheduleAsyncDeliver": NoEffect("false", _DELIVERY),
     "enableScheduleMessageStats": NoEffect(
-        "true", "figures are read from the queues, and those count delivered messages, too"
+        "true",
+        "delivered messages are always counted: as puts of their topics, and as gets of"
+        " SCHEDULE_CONSUMER",
     ),
     "endTransactionPoolQueueCapacity": NoEffect("100000", _WAITING),
     "endTransactionThreadPoolNums": NoEffect("12", _THREADS),

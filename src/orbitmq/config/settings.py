@@ -49,6 +49,8 @@ class NoEffect(NamedTuple):
 
     default: str
     reason: str
+    refused: tuple[str, ...] = ()
+    """Values that promise what is not kept here: with one of them nothing is started."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -157,12 +159,24 @@ def load_settings(
     values = _read_values(facts, given | nearest)
     notes += clamp_notes
     kept = {key: value for key, value in given.items() if key not in facts}
+    _refuse_promises(settings_type, kept)
     notes += [
         f"{key} is accepted without effect: {settings_type.without_effect[key].reason}"
         for key in kept
         if key in settings_type.without_effect
     ]
     return settings_type(**values, kept=kept), notes
+
+
+def _refuse_promises(settings_type: type[Settings], kept: Mapping[str, str]) -> None:
+    """Raise SettingError for values that promise what is not kept; all of them are named."""
+    texts = []
+    for key, value in kept.items():
+        no_effect = settings_type.without_effect.get(key)
+        if no_effect is not None and value.strip().lower() in map(str.lower, no_effect.refused):
+            texts.append(f"{key}={_shown(value)} cannot be used: {no_effect.reason}")
+    if texts:
+        raise SettingError("; ".join(texts))
 
 
 def change_settings(settings: S, changes: Mapping[str, str]) -> S:

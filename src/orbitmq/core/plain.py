@@ -28,7 +28,7 @@ from orbitmq.errors import RemoteProtocolError
 from orbitmq.wire.command import FLAG_ONEWAY, HEADER_SIZE_MAX, LANGUAGE, VERSION
 from orbitmq.wire.expression import CACHED_TAG_CHARS_MAX, short_tag_code
 from orbitmq.wire.fields import Int32, Int64
-from orbitmq.wire.frame import FRAME_SIZE_MAX, Frame, cut_frame
+from orbitmq.wire.frame import COPY_BELOW_BYTES, FRAME_SIZE_MAX, Frame, cut_frame
 from orbitmq.wire.headers_client import PULL_COMMITS, PULL_HAS_SUBSCRIPTION
 from orbitmq.wire.properties import PROPERTIES_SIZE_MAX
 from orbitmq.wire.sysflag import SENDER_BITS
@@ -205,12 +205,11 @@ def _handle_others(
         body_start = position + 8 + header_size
         header = data[position + 8 : body_start]
         if header.startswith(_PULL):
-            parts = _pull(state, header)
-            if parts is None:
+            size = _pull(state, header, answers)
+            if not size:
                 break
             pulls += 1
-            answers += parts
-            pulled_size += _size_of(parts[0])
+            pulled_size += size
         elif header.startswith(_SENDS):  # a long body of another request is not copied for nothing
             answer = _send(state, header, data[body_start:frame_end], origin)
             if answer is None:
@@ -347,45 +346,41 @@ def _remember(state: CoreState, json_text: bytes, code: int, stored: bytes) -> N
     state.judged[behind] = (code, stored[len(_UNIQ_MARK) + _UNIQ_SIZE :])
 
 
-def _pull(state: CoreState, header: bytes) -> Parts | None:
-    """Give the answer to a pull that finds something; None if it is not ours."""
+def _pull(state: CoreState, header: bytes, answers: Parts) -> int:
+    """Add the answer to a pull that finds something, and give its size; 0 if it is not ours."""
     try:
         request = _decode_pull(header)
     except _BAD_HEADER:
-        return None
+        return 0
     fields = request.extFields
-    topic = state.topics.get(fields.topic)
+    name, queue_id, count_max = fields.topic, fields.queue_id, fields.max_msg_nums
+    topic = state.topics.get(name)
     if topic is None or not topic.is_readable or request.flag or not state.is_pull_plain:
-        return None
+        return 0
     bytes_max = fields.max_msg_bytes
     if bytes_max is not None and bytes_max < state.pull_bytes_max:
-        return None
-    queue = topic.queues.get(fields.queue_id)
-    if queue is None or fields.queue_id >= topic.read_queue_count:
-        return None
+        return 0
+    queue = topic.queues.get(queue_id)
+    if queue is None or queue_id >= topic.read_queue_count:
+        return 0
     subscription = _subscription(state, fields)
-    if subscription is None or fields.max_msg_nums <= 0:
-        return None
-    found = gather(state, queue, fields.queue_offset, fields.max_msg_nums, subscription.codes)
-    if found.status is not PullStatus.FOUND:
-        return None
+    if subscription is None or count_max <= 0:
+        return 0
+    found = gather(state, queue, fields.queue_offset, count_max, subscription.codes)
+    status, next_offset, parts, size, message_count = found
+    if status is not PullStatus.FOUND:
+        return 0
     if fields.sys_flag & PULL_COMMITS and not _commit(state, fields):
-        return None
-    state.note_got(fields.topic, fields.consumer_group, found.message_count, found.size)
-    answer = _PULL_ANSWER % (
-        found.next_offset,
-        queue.min_offset,
-        queue.readable_offset,
-        request.opaque,
-    )
-    prefix = _PREFIX.pack(4 + len(answer) + found.size, len(answer))
-    return [prefix + answer, *found.parts]
-
-
-def _size_of(prefixed: bytes | memoryview) -> int:
-    """Give the size of a frame by its prefix."""
-    size: int = _PREFIX.unpack_from(prefixed)[0]
-    return 4 + size
+        return 0
+    state.note_got(name, fields.consumer_group, message_count, size)
+    answer = _PULL_ANSWER % (next_offset, queue.min_offset, queue.readable_offset, request.opaque)
+    prefix = _PREFIX.pack(4 + len(answer) + size, len(answer))
+    if size >= len(parts) * COPY_BELOW_BYTES:
+        answers.append(prefix + answer)
+        answers += parts
+    else:
+        answers.append(b"".join((prefix, answer, *parts)))
+    return 8 + len(answer) + size
 
 
 EVERYTHING = Subscription(0, None)

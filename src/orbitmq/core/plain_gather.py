@@ -73,8 +73,8 @@ def gather(
         count = min(count_max, readable - queue_offset)
         found = _take_together(state, queue, queue_offset, count)
         if found is not None:
-            parts, size = found
-            return Gathered(PullStatus.FOUND, queue_offset + count, parts, size, count)
+            # Gathered(...) would cost a call of Python's more.
+            return tuple.__new__(Gathered, (PullStatus.FOUND, queue_offset + count, *found, count))
     scan_count = count_max if codes is None else max(SCAN_COUNT_LEAST, count_max)
     entries = queue.read_entries(queue_offset, scan_count)
     scanned, ranges, size, count = _choose(entries, count_max, state.pull_bytes_max, codes)

@@ -24,6 +24,7 @@ from orbitmq.net.pace import Pace
 from orbitmq.net.proxy_protocol import FIRST_BYTES, Proxies, read_preamble
 from orbitmq.net.turn import Turn
 from orbitmq.net.watch import Watch
+from orbitmq.wire.frame import COPY_BELOW_BYTES
 from orbitmq.world.net import address_of, tune
 from orbitmq.world.tls import HANDSHAKE_BYTE, ServerTls, TlsMode, TlsPipe
 
@@ -34,9 +35,6 @@ logger = logging.getLogger(__name__)
 
 Parts = list[bytes | memoryview]
 """An encoded frame, in pieces."""
-
-COPY_BELOW_BYTES = 4_096
-"""Pieces smaller than this on average are joined: copying them costs less than a vector write."""
 
 WHOLE_READ_BYTES = 200_000
 """A read of this size filled the loop's buffer (250 KiB): there is more in the socket. uvloop would

@@ -4,7 +4,7 @@ In: the first 512 bytes of the file `checkpoint`. Out: a Checkpoint, and back.
 Layout: 0 the original's three stamps | 24 what 5.x keeps there, never touched | 64 our own block up
 to 512: name, CRC of the rest, boot id, copy of the stamps, `written` mark, `synced` mark, since its
 second version the sizes of log and queue files, and in its third, which is written only if there
-are several, the number of the log's folders.
+are several, the number of the log's folders, where the log begins, and how many of them hold files.
 
 Rules:
 1. All of it lies in one sector and is written with one write: after a crash it is old or new.
@@ -36,7 +36,7 @@ _HEAD = struct.Struct(">8sI")  # name, CRC of what follows
 _FACTS = struct.Struct(">16s24s")  # boot id, copy of the stamps
 _MARK = struct.Struct(">bqqq32sqqqq")  # 1 if it is there, then its fields
 _SIZES = struct.Struct(">qq")
-_SPREAD_SIZES = struct.Struct(">qqq")
+_SPREAD_SIZES = struct.Struct(">qqqqq")
 _FIRST_BLOCK_SIZE = _HEAD.size + _FACTS.size + 2 * _MARK.size
 _BLOCK_SIZES = {
     _FIRST_NAME: _FIRST_BLOCK_SIZE,
@@ -70,11 +70,15 @@ class Mark(NamedTuple):
 
 
 class FileSizes(NamedTuple):
-    """How long the files are that this folder was written with, and how many the log's folders."""
+    """How long the files are that this folder was written with, and where those of the log are."""
 
     log_file_size: int
     queue_file_size: int
     log_folder_count: int = 1
+    log_start: int = 0
+    """The first log offset of the first file; kept if there are several folders."""
+    holding_count: int = 0
+    """How many folders have files; kept likewise."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -109,7 +113,7 @@ def read_checkpoint(files: Files, path: Path) -> Checkpoint | None:
     if len(block) > _FIRST_BLOCK_SIZE:
         form = _SPREAD_SIZES if block.startswith(_SPREAD_NAME) else _SIZES
         sizes = FileSizes(*form.unpack_from(block, _FIRST_BLOCK_SIZE))
-    is_known = sizes is not None and min(sizes) > 0
+    is_known = sizes is not None and min(sizes[:3]) > 0
     return Checkpoint(stamps, written, synced, boot_id, sizes if is_known else None)
 
 

@@ -66,6 +66,11 @@ class CleanJob:
         self.error: StoreError | None = None
 
     @property
+    def is_decided(self) -> bool:
+        """Whether it is known what goes and whether the disks have room; not what has gone."""
+        return self._left is not None
+
+    @property
     def is_over(self) -> bool:
         """Whether all that goes is gone, or something failed."""
         return not self._left or self.error is not None
@@ -250,7 +255,7 @@ class Cleaner:
         self._is_asked = True
 
     def begin(self, *, is_paced: bool = False) -> CleanJob:
-        """Give the job that looks for old files; paced, it is run until it is over (rule 5)."""
+        """Give the job that looks for old files; paced, it is run until it is over (rule 6)."""
         if self._is_asked:  # not when asked: a job may be deciding in its thread
             self._is_asked = False
             self.retention.ask_manual()
@@ -271,9 +276,10 @@ class Cleaner:
             self.log_folders.note_full(job.full)
         if job.removed:
             self._to_trim = list(self._parts.queues.values())
+        if job.is_decided:
+            self._parts.refusals.note_disk(job.decision.refusal)
         if job.error is not None:
             raise job.error
-        self._parts.refusals.note_disk(job.decision.refusal)
         return job.decision
 
     @property

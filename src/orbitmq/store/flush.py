@@ -24,6 +24,7 @@ from orbitmq.store.commit_log import Unsynced
 from orbitmq.store.consume_queue import QueueFiles
 from orbitmq.store.jobs import error_of
 from orbitmq.store.key_index import IndexJob, KeyIndex
+from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.queue_ext_writing import BitMapOf, UnitWriter
 from orbitmq.world.files import BigFile, Files
 
@@ -46,15 +47,24 @@ class LogSync:
 class CheckpointFile:
     """The checkpoint: one small block that is written as a whole."""
 
-    def __init__(self, files: Files, path: Path, value: Checkpoint) -> None:
+    def __init__(
+        self, files: Files, path: Path, value: Checkpoint, log_folders: LogFolders | None = None
+    ) -> None:
+        """Without `log_folders`, what `value` says of where the log's files are stays."""
         if files.size(path) not in (None, FILE_SIZE):  # cut or lengthened: no reason to stop
             files.resize(path, FILE_SIZE)
         self._file: BigFile = files.open_big(path, FILE_SIZE, is_mapped=False)
         self._old = files.read_at(path, 0, FILE_SIZE)
         self.value = value
+        self._log_folders = log_folders
 
     def save(self, value: Checkpoint) -> None:
-        """Write the checkpoint; the kernel has it."""
+        """Write the checkpoint, and where the log's files are now; the kernel has it."""
+        folders = self._log_folders
+        if value.sizes is not None and folders is not None and folders.is_spread:
+            log_start, holding_count = folders.extent()
+            sizes = value.sizes._replace(log_start=log_start, holding_count=holding_count)
+            value = msgspec.structs.replace(value, sizes=sizes)
         self._file.write_at(0, encode_checkpoint(value, self._old))
         self.value = value
 

@@ -6,7 +6,8 @@ Rules:
 1. The files of one log lie in one or in several folders. A file stays where it was made.
 2. New file number k goes to folder k mod n of those n, sorted by name, that take files, as in the
    original. Those that are read-only or too full take none; if all are too full, all that are not
-   read-only do. A folder whose disk refuses a new file counts as too full until the next look.
+   read-only do. A folder whose disk refuses a new file gets none until the next look, as long as
+   another takes it, however full that is.
 3. In a read-only folder nothing is made. The log goes on in a file that lies there and is not full,
    as in the original, and old files are removed there, too.
 4. A file of zeros holds nothing. It is left out where another folder has a file of that name, or
@@ -54,6 +55,7 @@ class LogFolders:
         self._known: dict[int, Path] = {}
         """The folders of files, by the files' first offsets."""
         self._full: frozenset[Path] = frozenset()
+        self._refused: set[Path] = set()
 
     @classmethod
     def of(cls, files: Files, folder: Folder) -> "LogFolders":
@@ -117,6 +119,11 @@ class LogFolders:
         names = {name for folder in self.all for name in self._files.names(folder)}
         return sorted(int(name) for name in names if is_file_name(name))
 
+    def extent(self) -> tuple[int, int]:
+        """Give where the first file of several folders begins, and how many folders have files."""
+        known = list(self._known.items())
+        return min((start for start, _ in known), default=0), len({folder for _, folder in known})
+
     def path(self, start: int) -> Path:
         """Give the path of the file that begins at a log offset; where there is none, of none."""
         name = file_name(start)
@@ -141,8 +148,9 @@ class LogFolders:
     def give(self, number: int, start: int) -> Path:
         """Give the path of a file that is there or is to be made now (rule 2)."""
         if self._only is None and start not in self._known:
-            open_ones = [folder for folder in self.writable if folder not in self._full]
-            takers = open_ones or self.writable
+            sound = [folder for folder in self.writable if folder not in self._refused]
+            takers = [folder for folder in sound if folder not in self._full] or sound
+            takers = takers or list(self.writable)
             self._known[start] = takers[number % len(takers)]
         return self.path(start)
 
@@ -151,12 +159,13 @@ class LogFolders:
         folder = self._known.pop(start, None)
         if folder is None:
             return False
-        self._full |= {folder}
-        return not self._full.issuperset(self.writable)
+        self._refused.add(folder)
+        return not self._refused.issuperset(self.writable)
 
     def note_full(self, folders: frozenset[Path]) -> None:
         """Take in which folders are on disks that are too full."""
         self._full = folders
+        self._refused.clear()
 
     def forget(self, start: int) -> None:
         """Say that a file was removed."""

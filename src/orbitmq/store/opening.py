@@ -214,7 +214,7 @@ def _save_checkpoint(parts: Parts, recovered: Recovered) -> CheckpointFile:
     found, folder_count = parts.survey, len(parts.log_folders.all)
     sizes = FileSizes(found.log_file_size, found.queue_file_size, folder_count)
     value = Checkpoint(stamps, mark, mark, parts.boot_id, sizes)
-    checkpoint = CheckpointFile(files, folder.checkpoint, value)
+    checkpoint = CheckpointFile(files, folder.checkpoint, value, parts.log_folders)
     checkpoint.save(value)
     checkpoint.sync()
     files.sync([folder.root])

@@ -222,6 +222,8 @@ def refuse_missing(log_folders: LogFolders, found: Survey, checkpoint: Checkpoin
     """Raise StoreError when one of several folders seems to be left out (rule 4).
 
     Behind the synced mark files may be missing: a power cut keeps the names of some folders only.
+    Before the first file there may be none: they were old. But where a folder holds nothing that
+    held something, they are rather on its disk.
     """
     known = checkpoint.sizes if checkpoint is not None else None
     was_spread = known is not None and known.log_folder_count > 1
@@ -230,7 +232,10 @@ def refuse_missing(log_folders: LogFolders, found: Survey, checkpoint: Checkpoin
     size, synced = found.log_file_size, checkpoint.synced if checkpoint is not None else None
     numbers = set(found.log_numbers)
     end = max(numbers) + 1 if synced is None else -(-synced.log_offset // size)
-    missing = next((each for each in range(min(numbers), end) if each not in numbers), None)
+    first = min(numbers)
+    if known is not None and _holding_count(log_folders) < known.holding_count:
+        first = min(first, known.log_start // size)
+    missing = next((each for each in range(first, end) if each not in numbers), None)
     if missing is not None:
         raise StoreError(
             f"log file {file_name(missing * size)} is in none of {log_folders}, but the log goes on"
@@ -238,6 +243,11 @@ def refuse_missing(log_folders: LogFolders, found: Survey, checkpoint: Checkpoin
             " readOnlyCommitLogStorePaths; if it is lost, `orbitmq store repair`, told of all"
             " folders with --log, goes on without it"
         )
+
+
+def _holding_count(log_folders: LogFolders) -> int:
+    """Give how many folders have files of the log."""
+    return len({log_folders.path(start).parent for start in log_folders.starts()})
 
 
 def _queue_file_size(

@@ -83,7 +83,7 @@ def decode_batch(data: bytes, count_max: int | None = None) -> Batch:
     start, end = 0, len(data)
     while start < end and (count_max is None or len(batch.flags) <= count_max):
         start = _take_some(data, start, batch)
-        start = _take_alike(data, start, batch)
+        start = _take_alike(data, start, batch, count_max)
     return batch
 
 
@@ -131,18 +131,22 @@ def _misfit(size: int, start: int, left: int) -> RemoteProtocolError:
 ALIKE_MIN = 8
 """So many messages, at least, are cut together; and so many are taken one by one before it is tried
 again."""
-_WINDOW_MIN, _WINDOW_GROWTH, _WINDOW_MAX = 16, 8, 8_192
+_WINDOW_MIN, _WINDOW_GROWTH, _WINDOW_MAX = 128, 8, 8_192
 """How many are compared at once: few at first, for where sizes differ it was in vain."""
 
 
-def _take_alike(data: bytes, start: int, batch: Batch) -> int:
-    """Take the messages that have the sizes of the last one taken; give where they end."""
+def _take_alike(data: bytes, start: int, batch: Batch, count_max: int | None) -> int:
+    """Take the messages that have the sizes of the last one taken; give where they end.
+
+    The first window above `count_max` in all is the last.
+    """
     body_size, properties_size = len(batch.bodies[-1]), len(batch.properties[-1])
     size = MESSAGE_SIZE_MIN + body_size + properties_size
-    window, count = _WINDOW_MIN, _WINDOW_MIN
-    while count == window:
-        window = min(window * _WINDOW_GROWTH, _WINDOW_MAX)
+    window, is_going_on = _WINDOW_MIN, True
+    while is_going_on and (count_max is None or len(batch.flags) <= count_max):
         count = _count_alike(data, start, (body_size, properties_size), window)
+        is_going_on = count == window
+        window = min(window * _WINDOW_GROWTH, _WINDOW_MAX)
         if count < ALIKE_MIN:
             break
         end = start + count * size

@@ -19,6 +19,10 @@ from orbitmq.errors import LocalProtocolError, RemoteProtocolError
 FRAME_SIZE_MAX = 16_777_216
 """RocketMQ's own limit (com.rocketmq.remoting.frameMaxLength), with the length field as there."""
 
+COPY_BELOW_BYTES = 4_096
+"""Pieces of a frame smaller than this on average are joined: copying them costs less than handing
+on each of them."""
+
 LENGTH_SIZE = 4
 PREFIX_SIZE = 8
 LONG_PIECE = 16_384

@@ -32,6 +32,9 @@ TEMPLATE_TOPIC = "TBW102"
 """Topics that clients create by sending to them take their settings from this one."""
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+SCHEDULE_CONSUMER = "SCHEDULE_CONSUMER"
+"""The group under which figures show what was delivered of it."""
+
 BENCHMARK_TOPIC = "BenchmarkTest"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"

@@ -59,13 +59,15 @@ def pull_message(context: Context, request: Command, connection: Connection) -> 
 
 
 def _answer(context: Context, header: PullMessage, pull: Pull) -> Result:
-    found = look(context.core, pull, pull.queue_offset, context.clock.monotonic_s)
+    clock_s = context.clock.monotonic_s
+    begin_s = clock_s()
+    found = look(context.core, pull, pull.queue_offset, clock_s)
     if found.status is PullStatus.COLD:
         return context.cold_reads.pull(pull)
     is_held = header.sys_flag & PULL_SUSPENDS and header.suspend_timeout_ms > 0
     if is_held and pull_code(pull, found) is ResponseCode.PULL_NOT_FOUND:
         return _hold(context, pull, header.suspend_timeout_ms)
-    note_outcome(context, pull, found)
+    note_outcome(context, pull, found, clock_s() - begin_s)
     return found_parts(pull, found)
 
 

@@ -82,6 +82,7 @@ def _send(
     context.stage_answers(
         connection,
         [] if request.is_oneway else [encode_command(reply)],
+        target.config.topic_name,
         waits_for_sync=parse_properties(header.properties).get(names.WAIT) != "false",
     )
     return None

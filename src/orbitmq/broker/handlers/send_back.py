@@ -41,7 +41,7 @@ from orbitmq.wire.command import Command, reply_to
 from orbitmq.wire.fields import read_header
 from orbitmq.wire.headers_client import SendMessageBack
 from orbitmq.wire.message_id import encode_offset_id
-from orbitmq.wire.names import group_fault, retry_topic
+from orbitmq.wire.names import group_fault, is_dead_letter_topic, retry_topic
 from orbitmq.wire.properties import format_properties, parse_properties
 from orbitmq.wire.record import Record, decode_record
 
@@ -94,6 +94,9 @@ def _give_up(reading: "asyncio.Future[bytes | None]") -> None:
 
 
 def _too_slow(request: Command, reading: "asyncio.Future[bytes | None]") -> Command:
+    if reading.done():
+        cause = f"the disk took more than {TIMEOUT_S:g} s to store the message; it may be stored"
+        return reply_to(request, ResponseCode.SYSTEM_ERROR, cause)
     reading.cancel()
     return reply_to(
         request,
@@ -109,16 +112,19 @@ def _store(context: Context, back: _Back, done: "asyncio.Future[bytes | None]") 
     request, later = back.request, back.later
     try:
         record = _record(back, done)
-        put(context, _again(context, back, record))
+        message = _again(context, back, record)
+        put(context, message)
     except RequestFailed as failed:
         later.answer(reply_to(request, ResponseCode.SYSTEM_ERROR, failed.remark))
         return
     topic = parse_properties(record.properties).get(names.RETRY_TOPIC, record.topic)
+    group = back.group.group_name
 
     def written(refused: StoreError | None) -> None:
         if refused is None:
-            context.stats.note_sent_back(topic, back.group.group_name)
-            later.answer(reply_to(request))
+            context.stats.note_sent_back(topic, group)
+            made = message.topic if is_dead_letter_topic(message.topic) else retry_topic(group)
+            context.when_saved(made, lambda: later.answer(reply_to(request)))
         else:
             later.answer(reply_to(request, ResponseCode.SYSTEM_ERROR, str(refused)))
 
