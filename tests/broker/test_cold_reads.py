@@ -7,6 +7,8 @@ import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
 from orbitmq.broker import cold_reads
 from orbitmq.config import BrokerSettings
 from orbitmq.errors import ReadFailed
@@ -47,10 +49,10 @@ class GatedFiles(SystemFiles):
         return super().read_at(path, position, size)
 
 
-def view_requests(count: int) -> bytes:
+def view_requests(count: int, first: int = 0) -> bytes:
     asked = (
         Command(RequestCode.VIEW_MESSAGE_BY_ID, opaque=opaque, fields={"offset": "0"})
-        for opaque in range(count)
+        for opaque in range(first, first + count)
     )
     return b"".join(map(encode_command, asked))
 
@@ -71,6 +73,11 @@ class Greedy:
 
     def ask(self, *requests: bytes) -> None:
         self._writer.write(b"".join(requests))
+
+    async def take_threads(self, reads: cold_reads.ColdReads) -> None:
+        """Ask as often as there are threads; the gate is shut."""
+        self.ask(view_requests(cold_reads.THREAD_COUNT))
+        await until(lambda: reads.running_count == cold_reads.THREAD_COUNT)
 
     async def answers(self, count: int) -> list[Command]:
         async with asyncio.timeout(LIMIT_S):
@@ -138,17 +145,21 @@ def test_above_the_limit_a_read_is_refused_as_busy_and_the_others_are_answered(
     tmp_path: Path,
 ) -> None:
     files = GatedFiles()
-    count = cold_reads.WAITING_MAX + cold_reads.THREAD_COUNT
 
     async def use(running: Running) -> None:
         assert (await running.call(send_request("T", b"x"))).code == 0
         reads = running.broker._context.cold_reads  # who waits is not on the wire
         files.gate.clear()
-        asked = [
-            asyncio.create_task(running.ask(RequestCode.VIEW_MESSAGE_BY_ID, offset=0))
-            for _ in range(count)
-        ]
+        asked: list[asyncio.Task[Command]] = []
+
+        def ask(count: int) -> None:
+            view = RequestCode.VIEW_MESSAGE_BY_ID
+            asked.extend(asyncio.create_task(running.ask(view, offset=0)) for _ in range(count))
+
         try:
+            ask(cold_reads.THREAD_COUNT)
+            await until(lambda: reads.running_count == cold_reads.THREAD_COUNT)
+            ask(cold_reads.WAITING_MAX)
             await until(lambda: reads.waiting_count == cold_reads.WAITING_MAX)
             refused = await running.ask(RequestCode.VIEW_MESSAGE_BY_ID, offset=0)
             assert refused.code == ResponseCode.SYSTEM_BUSY
@@ -175,8 +186,10 @@ def test_a_connection_with_one_read_is_served_beside_one_that_has_more_than_the_
         files.gate.clear()
         async with Greedy(running) as greedy:
             try:
-                count = cold_reads.WAITING_MAX + cold_reads.THREAD_COUNT
-                greedy.ask(view_requests(count + too_many))
+                await greedy.take_threads(reads)
+                count = cold_reads.THREAD_COUNT + cold_reads.WAITING_MAX
+                waiting_count = cold_reads.WAITING_MAX + too_many
+                greedy.ask(view_requests(waiting_count, cold_reads.THREAD_COUNT))
                 refused = await greedy.answers(too_many)
                 assert [answer.opaque for answer in refused] == [*range(count, count + too_many)]
                 assert reads.waiting_count == cold_reads.WAITING_MAX
@@ -206,8 +219,9 @@ def test_a_message_given_back_that_had_to_make_room_is_refused_as_busy(tmp_path:
         files.gate.clear()
         async with Greedy(running) as greedy:
             try:
+                await greedy.take_threads(reads)
                 greedy.ask(
-                    view_requests(cold_reads.WAITING_MAX + cold_reads.THREAD_COUNT - 1),
+                    view_requests(cold_reads.WAITING_MAX - 1),
                     encode_command(Command(36, opaque=5_000, fields=fields)),
                 )
                 await until(lambda: reads.waiting_count == cold_reads.WAITING_MAX)
@@ -267,6 +281,37 @@ def test_for_a_connection_that_does_not_read_its_answers_nothing_more_is_read(
             assert not reads.running_count
             answers = await greedy.answers(count)
             assert {answer.code for answer in answers} == {0}
+
+    with_broker(tmp_path, files, use)
+
+
+def test_a_read_has_the_threads_for_itself_until_it_is_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Symptom: four threads that read from the page cache held the loop up for 50 ms."""
+    files = GatedFiles()
+    monkeypatch.setattr(cold_reads, "SLOW_S", LIMIT_S)
+
+    async def use(running: Running) -> None:
+        assert (await running.call(send_request("T", b"x"))).code == 0
+        reads = running.broker._context.cold_reads  # who runs is not on the wire
+        files.gate.clear()
+        async with Greedy(running) as greedy:
+            try:
+                greedy.ask(view_requests(20))
+                await until(lambda: reads.waiting_count == 19)
+                assert reads.running_count == 1
+            finally:
+                files.gate.set()
+            assert {answer.code for answer in await greedy.answers(20)} == {0}
+            monkeypatch.setattr(cold_reads, "SLOW_S", 0.001)
+            files.gate.clear()
+            try:
+                await greedy.take_threads(reads)
+            finally:
+                files.gate.set()
+            await greedy.answers(cold_reads.THREAD_COUNT)
+            await until(lambda: not reads.running_count)
 
     with_broker(tmp_path, files, use)
 

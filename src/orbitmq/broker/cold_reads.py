@@ -4,15 +4,17 @@ In: pulls and queries whose messages are not in memory. Out: their answers, late
 
 Rules:
 1. The queue is looked at on the loop (a snapshot); the thread touches files only.
-2. A few threads serve all. Connections take turns, so that nobody waits for all that another asked.
+2. A few threads serve all, one at a time while reads are quick: what is in the page cache costs the
+   interpreter's time, which the loop needs. Beside one that takes `SLOW_S`, another is begun.
+3. Connections take turns, so that nobody waits for all that another asked.
    What waits is bounded in number: above it the newest read of the connection that has most in line
    is refused as busy. A connection has no limit of its own: what it has too many, others displace.
-3. Whose connection or time is over waits no more, and is never read for. For a connection that does
+4. Whose connection or time is over waits no more, and is never read for. For a connection that does
    not read its answers nothing more is read until it does.
-4. A disk that refuses is answered with the cause, never with "no message".
-5. What is read is limited as in the original: recent messages by the limits for messages in memory,
+5. A disk that refuses is answered with the cause, never with "no message".
+6. What is read is limited as in the original: recent messages by the limits for messages in memory,
    though their entries come from a file, others by those for messages on disk.
-6. A look ends when its filter has worked for `selecting.LOOK_S`, with what was found so far.
+7. A look ends when its filter has worked for `selecting.LOOK_S`, with what was found so far.
 """
 
 import asyncio
@@ -41,6 +43,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 THREAD_COUNT = 4
+SLOW_S = 0.01
+"""A read that takes longer most likely waits for the disk, not for the interpreter."""
 TIMEOUT_S = 20.0
 WAITING_MAX = 1_024
 """Reads that wait for a thread."""
@@ -63,6 +67,8 @@ class _Read:
         self.read = read
         self.settle = settle
         self.refuse = refuse
+        self.timer: asyncio.TimerHandle | None = None
+        """Until it is slow, while it runs."""
 
 
 class ColdReads:
@@ -86,6 +92,7 @@ class ColdReads:
         self._threads = Threads(THREAD_COUNT, "read")
         self._waiting: FairLine[Connection, _Read] = FairLine(WAITING_MAX)
         self._running = 0
+        self._slow = 0
         self._is_closed = False
         self.count = 0
         """Pulls that were read from the files."""
@@ -208,15 +215,28 @@ class ColdReads:
 
     def _begin_next(self) -> None:
         """Give free threads something to read."""
-        while self._running < THREAD_COUNT and (owner := self._waiting.first()) is not None:
+        while self._has_room() and (owner := self._waiting.first()) is not None:
             if owner.is_undrained:
                 self._waiting.rest(owner)
                 owner.when_drained(functools.partial(self._go_on, owner))
                 continue
-            one = self._waiting.take()
-            self._running += 1
-            future = self._threads.run(one.read)
-            future.add_done_callback(functools.partial(self._done, one))
+            self._begin(self._waiting.take())
+
+    def _has_room(self) -> bool:
+        return self._running < min(THREAD_COUNT, 1 + self._slow)
+
+    def _begin(self, one: _Read) -> None:
+        self._running += 1
+        one.timer = asyncio.get_running_loop().call_later(SLOW_S, self._is_slow, one)
+        future = self._threads.run(one.read)
+        future.add_done_callback(functools.partial(self._done, one))
+
+    def _is_slow(self, one: _Read) -> None:
+        """Begin another read beside one that takes long."""
+        one.timer = None
+        self._slow += 1
+        if not self._is_closed:
+            self._begin_next()
 
     def _go_on(self, owner: Connection) -> None:
         """Read again for a connection that has taken its answers, or is gone."""
@@ -226,6 +246,10 @@ class ColdReads:
 
     def _done(self, one: _Read, future: "asyncio.Future[Any]") -> None:
         self._running -= 1
+        if one.timer is None:
+            self._slow -= 1
+        else:
+            one.timer.cancel()
         one.settle(future)
         if not self._is_closed:
             self._begin_next()
