@@ -263,6 +263,28 @@ def test_connections_that_ask_for_much_and_leave_at_once_leave_nothing_behind(
     with_broker(tmp_path, files, use)
 
 
+def test_for_a_connection_whose_peer_has_left_nothing_is_read(tmp_path: Path) -> None:
+    files = GatedFiles()
+
+    async def use(running: Running) -> None:
+        assert (await running.call(send_request("T", b"x"))).code == 0
+        others = set(running.broker._server.connections)
+        async with Greedy(running) as greedy:
+            greedy.ask(view_requests(1))
+            await greedy.answers(1)
+            count = files.read_count
+            (connection,) = running.broker._server.connections - others
+            connection.is_leaving = True  # as when it ends while it is not read from
+            fields = {"topic": "T", "queueId": "0"}
+            ending = Command(RequestCode.GET_MAX_OFFSET, opaque=99, fields=fields)
+            greedy.ask(view_requests(20), encode_command(ending))
+            assert [answer.opaque for answer in await greedy.answers(1)] == [99]
+            assert files.read_count == count
+            assert not running.broker._context.cold_reads.running_count
+
+    with_broker(tmp_path, files, use)
+
+
 def test_for_a_connection_that_does_not_read_its_answers_nothing_more_is_read(
     tmp_path: Path,
 ) -> None:
