@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import socket
 import weakref
 from functools import partial
 
@@ -13,7 +14,7 @@ from orbitmq.net.dispatch import Dispatcher
 from orbitmq.net.later import EXPIRE_SLICE, Later
 from orbitmq.net.limits import Limits
 from orbitmq.wire.command import FLAG_ONEWAY, Command, encode_command, reply_to
-from tests.net.running import PATIENCE_S, Run, connected, serving, until
+from tests.net.running import HOST, PATIENCE_S, Run, connected, serving, until
 
 
 class Waiting:
@@ -285,6 +286,57 @@ def test_a_paused_connection_that_holds_half_a_frame_is_still_read(run: Run) -> 
                 client.write(heartbeat[:20])
             await until(lambda: not site.server.connections)
             assert sorted(handle.events) == ["cancel 0", "cancel 1"]
+
+    run(scenario())
+
+
+def test_a_peer_that_left_before_its_requests_were_handled_is_owed_no_answer_to_them(
+    run: Run,
+) -> None:
+    """Symptom: each was owed an answer, and worked for, until the last of them was handled."""
+
+    async def scenario() -> None:
+        owed: list[int] = []
+        waiting = Waiting()
+
+        def handle(request: Command, connection: Connection) -> Result:
+            owed.append(site.traffic.laters.value)
+            return waiting(request, connection)
+
+        limits = Limits(handling_s=0)  # one request a turn
+        async with serving(handle, limits=limits) as site:
+            with socket.create_connection((HOST, site.port), timeout=PATIENCE_S) as peer:
+                peer.sendall(b"".join(encode_command(Command(11, opaque=n)) for n in range(200)))
+            await until(lambda: len(owed) == 200)
+            await until(lambda: not site.server.connections)
+            assert max(owed) <= 1
+            assert sorted(waiting.events) == sorted(f"cancel {n}" for n in range(200))
+            assert site.closes("peer") == 1
+
+    run(scenario())
+
+
+def test_a_peer_that_ends_its_side_and_does_not_read_is_owed_nothing_more(run: Run) -> None:
+    """Symptom: as nothing was read from it, its end went unnoticed for a minute."""
+
+    async def scenario() -> None:
+        waiting = Waiting()
+
+        def handle(request: Command, connection: Connection) -> Result:
+            if request.code == 11:
+                return waiting(request, connection)
+            return reply_to(request, body=bytes(8_000_000))
+
+        limits = Limits(first_frame_s=0.2)
+        async with serving(handle, limits=limits) as site, connected(site.port) as client:
+            client.ask(Command(11, opaque=1))
+            client.ask(Command(10, opaque=2))
+            client.ask(Command(10, opaque=3))
+            await until(lambda: site.traffic.pauses.value >= 1)
+            client.writer.write_eof()
+            await until(lambda: waiting.events == ["cancel 1"])
+            assert site.connection().is_undrained
+            assert len((await client.answer()).body) == 8_000_000
 
     run(scenario())
 

@@ -8,7 +8,8 @@ Rules:
    and no task, future or timer is made for a request from the peer.
 2. A connection that is owed `laters_pause` answers is read only once per sweep, so that it slows
    down without losing its heartbeats; past `laters_per_connection_max` it is refused as busy.
-3. When it ends, owed answers are cancelled and callers get a ConnectionClosed.
+3. When it ends, owed answers are cancelled and callers get a ConnectionClosed. Of a peer that has
+   left, what it sent before is handled, and no answer is owed for it.
 4. `ask` sends a request of our own without a task, a future or a timer; `call` is for coroutines.
 5. After `handling_s` with requests of one connection the others get their turn; it goes on in the
    next. Those that go on share that time. What a ReadFrames handles by itself is bounded by the
@@ -40,6 +41,7 @@ from orbitmq.wire.command import (
     reply_to,
 )
 from orbitmq.wire.frame import FRAME_SIZE_MAX, PREFIX_SIZE, Frame, FrameDecoder, cut_frame
+from orbitmq.world.net import has_left
 from orbitmq.world.tls import ServerTls
 
 __all__ = ["Connection", "Handler", "Parts", "ReadFrames", "Result", "cut_next"]
@@ -79,6 +81,7 @@ class Connection(Stream):
         "_laters",
         "_read_frames",
         "calls",
+        "is_leaving",
     )
 
     def __init__(
@@ -99,6 +102,8 @@ class Connection(Stream):
         self._decoder = FrameDecoder(watch.limits.frame_size_max, self._header_size_max)
         self._laters: set[Later] = set()
         self._is_let_through = False
+        self.is_leaving = False
+        """Whether the peer has left: nobody waits for answers to what is still handled."""
         self.calls = Calls(watch.limits.calls_per_connection_max, turn.loop)
 
     @property
@@ -164,6 +169,25 @@ class Connection(Stream):
                 await self.wait_drained()
         except TimeoutError:
             raise RequestTimeout(request.code, self.peer, timeout_s) from None
+
+    @property
+    def is_undrained(self) -> bool:
+        """Whether the peer has left too much of what it was sent unread."""
+        return self._is_undrained and not self.closed
+
+    async def wait_drained(self) -> None:
+        """Return when the peer has read enough of what it was sent, or is gone."""
+        while self.is_undrained:
+            await asyncio.shield(self._draining())
+
+    def when_drained(self, action: Callable[[], None]) -> None:
+        """Do something soon after an undrained peer has read enough, or is gone."""
+        self._draining().add_done_callback(lambda _: action())
+
+    def _draining(self) -> "asyncio.Future[None]":
+        if self._drained is None:
+            self._drained = self._turn.loop.create_future()
+        return self._drained
 
     # --- what was read ---
 
@@ -236,6 +260,8 @@ class Connection(Stream):
     # --- answers that come later ---
 
     def _adopt(self, later: Later, request: Command) -> None:
+        if self.is_leaving:
+            later.cancel()
         refusal = None if later.done else self._refusal()
         if refusal is not None:
             later.cancel()
@@ -300,8 +326,16 @@ class Connection(Stream):
     def _begun_bytes(self) -> int:
         return self._decoder.held_bytes
 
-    def _give_up(self) -> None:
-        self._decoder = FrameDecoder(self.limits.frame_size_max)
+    def _look_for_end(self) -> None:
+        if not self.is_leaving and has_left(self._transport):
+            self.is_leaving = True
+            self._cancel_owed()
+
+    def _cancel_owed(self) -> None:
         for later in list(self._laters):
             later.cancel()
+
+    def _give_up(self) -> None:
+        self._decoder = FrameDecoder(self.limits.frame_size_max)
+        self._cancel_owed()
         self.calls.fail(self._closed_error)

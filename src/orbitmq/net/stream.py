@@ -7,10 +7,12 @@ Rules:
 1. A peer that does not read is not read from: above `output_pause_bytes` of unsent output nothing
    more is taken, and what was read already is kept until the output has drained. Whom we dialled
    is read all the same: it may wait for us to take its answers before it reads our requests.
-2. Whatever ends a connection has a reason, counted once. After `close` returns, `closed` is true
+2. A peer that leaves while it is not read from is noticed all the same: what is owed to it is given
+   up at once; what it sent before is still handled, then the connection ends.
+3. Whatever ends a connection has a reason, counted once. After `close` returns, `closed` is true
    and `on_close` was called; what was sent before is still written.
-3. The first byte tells TLS, plain and a proxy's preamble apart; see world.tls, proxy_protocol.
-4. One poll reads a bounded piece of each connection: the loop's other work gets its turn.
+4. The first byte tells TLS, plain and a proxy's preamble apart; see world.tls, proxy_protocol.
+5. One poll reads a bounded piece of each connection: the loop's other work gets its turn.
 """
 
 import asyncio
@@ -135,6 +137,10 @@ class Stream(asyncio.Protocol):
         """Go on for one read although something else than output holds it up."""
 
     @abstractmethod
+    def _look_for_end(self) -> None:
+        """Notice a peer that left while nothing is read from it."""
+
+    @abstractmethod
     def _give_up(self) -> None:
         """Tell everyone who waits that nothing more will come."""
 
@@ -209,13 +215,6 @@ class Stream(asyncio.Protocol):
         high, low = self.limits.output_marks()
         if not self._is_undrained and self._transport.get_write_buffer_size() > high:
             self._transport.set_write_buffer_limits(high, low)
-
-    async def wait_drained(self) -> None:
-        """Return when the peer has read enough of what it was sent, or is gone."""
-        while self._is_undrained and not self.closed:
-            if self._drained is None:
-                self._drained = self._turn.loop.create_future()
-            await asyncio.shield(self._drained)
 
     def _tell_drained(self) -> None:
         if self._drained is not None:
@@ -333,6 +332,7 @@ class Stream(asyncio.Protocol):
             self._turn.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
+        self._look_for_end()
         self._is_going_on = False
         self._watch.going_on -= 1
         if self.is_blocked():
@@ -376,6 +376,7 @@ class Stream(asyncio.Protocol):
         elif reason is not None:
             self.close(reason)
         elif self._is_halted:
+            self._look_for_end()
             self._let_through()
 
     # --- TLS ---

@@ -123,7 +123,7 @@ def get_consumer_running_info(
     return answer_later(request, ask, CALL_TIMEOUT_S + SLACK_S)
 
 
-def consume_message_directly(context: Context, request: Command, _connection: Connection) -> Result:
+def consume_message_directly(context: Context, request: Command, connection: Connection) -> Result:
     """Let a client consume a stored message at once; give what came of it."""
     header = read_header(ConsumeMessageDirectly, request.fields)
     client_id = header.client_id or ""
@@ -131,13 +131,13 @@ def consume_message_directly(context: Context, request: Command, _connection: Co
         log_offset = decode_offset_id(header.msg_id).log_offset
     except RemoteProtocolError as error:
         raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"msgId: {error.detail}") from None
-    connection = _find_client(context, header.consumer_group, client_id)
+    client = _find_client(context, header.consumer_group, client_id)
     visible_offset = context.core.tail.visible_offset
     forwarded = msgspec.structs.replace(header, broker_name=context.settings.broker_name)
 
     async def ask() -> Command:
         record = await context.cold_reads.value(
-            lambda: record_by_offset(context.store.reader, log_offset, visible_offset)
+            connection, lambda: record_by_offset(context.store.reader, log_offset, visible_offset)
         )
         if record is None:
             raise RequestFailed(
@@ -146,7 +146,7 @@ def consume_message_directly(context: Context, request: Command, _connection: Co
                 " begins there",
             )
         question = Command(request.code, fields=write_header(forwarded), body=record)
-        return await _forward(request, connection, question, (header.consumer_group, client_id))
+        return await _forward(request, client, question, (header.consumer_group, client_id))
 
     return answer_later(request, ask, CALL_TIMEOUT_S + SLACK_S)
 

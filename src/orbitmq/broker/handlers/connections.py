@@ -42,7 +42,7 @@ QUICK_ROWS = 100
 """An answer of so many rows is made at once: less than a millisecond's work."""
 
 
-def get_consumer_connections(context: Context, request: Command, _connection: Connection) -> Result:
+def get_consumer_connections(context: Context, request: Command, connection: Connection) -> Result:
     """Give a group's members and what they subscribe to."""
     name = read_header(GetConsumerConnections, request.fields).consumer_group
     group = context.clients.consumer_group(name)
@@ -62,10 +62,10 @@ def get_consumer_connections(context: Context, request: Command, _connection: Co
             consume_from_where=group.consume_from_where.name,
         )
 
-    return _answer(context, request, len(members) + len(subscriptions), make)
+    return _answer(context, request, connection, len(members) + len(subscriptions), make)
 
 
-def get_producer_connections(context: Context, request: Command, _connection: Connection) -> Result:
+def get_producer_connections(context: Context, request: Command, connection: Connection) -> Result:
     """Give a producer group's members."""
     name = read_header(GetProducerConnections, request.fields).producer_group
     found = context.clients.producer_groups().get(name)
@@ -76,10 +76,10 @@ def get_producer_connections(context: Context, request: Command, _connection: Co
     def make() -> ProducerConnections:
         return ProducerConnections(connection_set=[_connection_of(member) for member in members])
 
-    return _answer(context, request, len(members), make)
+    return _answer(context, request, connection, len(members), make)
 
 
-def get_all_producers(context: Context, request: Command, _connection: Connection) -> Result:
+def get_all_producers(context: Context, request: Command, connection: Connection) -> Result:
     """Give all producers by group."""
     clock = context.clock
     boot_ms = clock.wall_ms() - clock.monotonic_s() * 1000
@@ -96,7 +96,7 @@ def get_all_producers(context: Context, request: Command, _connection: Connectio
             data.setdefault(name, []).append(_producer(member, boot_ms))
         return ProducerTable(data=data)
 
-    return _answer(context, request, len(shown), make)
+    return _answer(context, request, connection, len(shown), make)
 
 
 def query_groups_of_topic(context: Context, request: Command, _connection: Connection) -> Result:
@@ -128,13 +128,17 @@ def query_subscription(context: Context, request: Command, _connection: Connecti
 
 
 def _answer(
-    context: Context, request: Command, row_count: int, make: Callable[[], msgspec.Struct]
+    context: Context,
+    request: Command,
+    connection: Connection,
+    row_count: int,
+    make: Callable[[], msgspec.Struct],
 ) -> Result:
     """Answer with a body, now or by a thread; `make` touches nothing that changes."""
     if row_count <= QUICK_ROWS:
         return reply_to(request, body=write_json(make(), standard=True))
     return context.cold_reads.answer(
-        request, lambda: reply_to(request, body=write_json(make(), standard=True))
+        connection, request, lambda: reply_to(request, body=write_json(make(), standard=True))
     )
 
 

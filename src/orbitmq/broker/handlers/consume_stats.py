@@ -72,7 +72,7 @@ class _Topic(NamedTuple):
 # --- One group ---
 
 
-def get_consume_stats(context: Context, request: Command, _connection: Connection) -> Result:
+def get_consume_stats(context: Context, request: Command, connection: Connection) -> Result:
     """Give how far a group is, in one topic, in several, or in all that it has offsets in."""
     header = read_header(GetConsumeStats, request.fields)
     group = header.consumer_group
@@ -88,7 +88,9 @@ def get_consume_stats(context: Context, request: Command, _connection: Connectio
                 one = await _look(context, group, topic, config.read_queue_count, left)
                 left -= len(one.rows)
                 found.append(one)
-        return await context.cold_reads.value(lambda: _stats_answer(context, request, found))
+        return await context.cold_reads.value(
+            connection, lambda: _stats_answer(context, request, found)
+        )
 
     return answer_later(request, answer, TIMEOUT_S)
 
@@ -108,7 +110,7 @@ def _stats_answer(context: Context, request: Command, found: list[_Topic]) -> Co
 # --- All groups ---
 
 
-def get_broker_consume_stats(context: Context, request: Command, _connection: Connection) -> Result:
+def get_broker_consume_stats(context: Context, request: Command, connection: Connection) -> Result:
     """Give how far every group is in each topic that it has offsets in."""
     is_order = read_header(GetBrokerConsumeStats, request.fields).is_order
 
@@ -127,7 +129,9 @@ def get_broker_consume_stats(context: Context, request: Command, _connection: Co
                     row_count += len(one.rows)
                     found[group].append(one)
             await _give_way(len(found))
-        return await context.cold_reads.value(lambda: _all_answer(context, request, found))
+        return await context.cold_reads.value(
+            connection, lambda: _all_answer(context, request, found)
+        )
 
     return answer_later(request, answer, TIMEOUT_S)
 
@@ -217,7 +221,7 @@ class _Span(NamedTuple):
     queue_offset: int
 
 
-def query_consume_time_span(context: Context, request: Command, _connection: Connection) -> Result:
+def query_consume_time_span(context: Context, request: Command, connection: Connection) -> Result:
     """Give from when to when a topic's queues have messages, and how late a group is in each."""
     header = read_header(QueryConsumeTimeSpan, request.fields)
     config = context.topics.find(header.topic)
@@ -232,7 +236,7 @@ def query_consume_time_span(context: Context, request: Command, _connection: Con
             spans.append(_span_of(context, header, queue_id))
             await _give_way(len(spans))
         return await context.cold_reads.value(
-            lambda: _spans_answer(context, request, spans, now_ms)
+            connection, lambda: _spans_answer(context, request, spans, now_ms)
         )
 
     return answer_later(request, answer, TIMEOUT_S)

@@ -54,10 +54,10 @@ def delete_group(context: Context, request: Command, _connection: Connection) ->
     return context.keeper.answer_kept(request)
 
 
-def get_all_groups(context: Context, request: Command, _connection: Connection) -> Result:
+def get_all_groups(context: Context, request: Command, connection: Connection) -> Result:
     """Give the whole table."""
     encode = context.groups.contents()
-    return context.cold_reads.answer(request, lambda: reply_to(request, body=encode()))
+    return context.cold_reads.answer(connection, request, lambda: reply_to(request, body=encode()))
 
 
 def get_group_config(context: Context, request: Command, _connection: Connection) -> Result:

@@ -54,7 +54,7 @@ def get_min_offset(context: Context, request: Command, _connection: Connection) 
     return reply_to(request, fields=write_header(GetMinOffsetAnswer(queue_offset=offset)))
 
 
-def search_offset(context: Context, request: Command, _connection: Connection) -> Result:
+def search_offset(context: Context, request: Command, connection: Connection) -> Result:
     """Give the offset of the message stored nearest to a time."""
     header = read_header(SearchOffset, request.fields)
     queue = _find(context, header.topic, header.queue_id)
@@ -66,10 +66,10 @@ def search_offset(context: Context, request: Command, _connection: Connection) -
         offset = offset_by_time(context.store.reader, view, header.timestamp_ms)
         return reply_to(request, fields=write_header(SearchOffsetAnswer(queue_offset=offset)))
 
-    return context.cold_reads.answer(request, search)
+    return context.cold_reads.answer(connection, request, search)
 
 
-def get_earliest_store_time(context: Context, request: Command, _connection: Connection) -> Result:
+def get_earliest_store_time(context: Context, request: Command, connection: Connection) -> Result:
     """Give when the first message that a queue still has was stored; -1 when there is none."""
     header = read_header(GetEarliestStoreTime, request.fields)
     queue = _find(context, header.topic, header.queue_id)
@@ -83,10 +83,10 @@ def get_earliest_store_time(context: Context, request: Command, _connection: Con
         answer = GetEarliestStoreTimeAnswer(timestamp_ms=time_ms)
         return reply_to(request, fields=write_header(answer))
 
-    return context.cold_reads.answer(request, search)
+    return context.cold_reads.answer(connection, request, search)
 
 
-def view_message(context: Context, request: Command, _connection: Connection) -> Result:
+def view_message(context: Context, request: Command, connection: Connection) -> Result:
     """Give the record at a log offset, which a message id carries."""
     header = read_header(ViewMessage, request.fields)
     visible_offset = context.core.tail.visible_offset
@@ -101,10 +101,10 @@ def view_message(context: Context, request: Command, _connection: Connection) ->
             )
         return [encode_command(reply_to(request, body=record))]
 
-    return context.cold_reads.answer(request, read)
+    return context.cold_reads.answer(connection, request, read)
 
 
-def query_message(context: Context, request: Command, _connection: Connection) -> Result:
+def query_message(context: Context, request: Command, connection: Connection) -> Result:
     """Give the newest messages of a topic that have a key, in the order of the log."""
     header = read_header(QueryMessage, request.fields)
     is_unique = request.fields.get(UNIQUE_KEY_QUERY) == "true"
@@ -136,7 +136,7 @@ def query_message(context: Context, request: Command, _connection: Connection) -
         body = b"".join(reversed(records))
         return [encode_command(reply_to(request, fields=write_header(answer), body=body))]
 
-    return context.cold_reads.answer(request, read)
+    return context.cold_reads.answer(connection, request, read)
 
 
 def _find(context: Context, topic: str, queue_id: int) -> Queue | None:

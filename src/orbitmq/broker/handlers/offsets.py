@@ -29,7 +29,7 @@ LONG_MAX = 2**63 - 1
 """What 308 gives for a queue in which the group is behind all others: no correction."""
 
 
-def query_consumer_offset(context: Context, request: Command, _connection: Connection) -> Result:
+def query_consumer_offset(context: Context, request: Command, connection: Connection) -> Result:
     """Give the stored offset; 0 for a group without one on a young queue, whatever it asks for.
 
     So does the original: a group that starts at the end would lose what was sent before its start.
@@ -47,10 +47,12 @@ def query_consumer_offset(context: Context, request: Command, _connection: Conne
         raise _not_found()
     if context.core.tail.written_offset - context.store.first_offset <= context.recent_bytes:
         return _found(request, 0)  # the whole log is recent
-    return _zero_if_young(context, request, queue)
+    return _zero_if_young(context, request, queue, connection)
 
 
-def _zero_if_young(context: Context, request: Command, queue: Queue) -> Result:
+def _zero_if_young(
+    context: Context, request: Command, queue: Queue, connection: Connection
+) -> Result:
     """Answer 0 if the first message ever sent to the queue is recent; a file may have to say."""
     view = snapshot(queue, 0, 1)
     recent_offset = context.core.tail.written_offset - context.recent_bytes
@@ -61,7 +63,7 @@ def _zero_if_young(context: Context, request: Command, queue: Queue) -> Result:
             raise _not_found()
         return _found(request, 0)
 
-    return context.cold_reads.answer(request, look)
+    return context.cold_reads.answer(connection, request, look)
 
 
 def _found(request: Command, offset: int) -> Command:
@@ -153,10 +155,10 @@ def clone_group_offset(context: Context, request: Command, _connection: Connecti
     return reply_to(request)
 
 
-def get_all_consumer_offsets(context: Context, request: Command, _connection: Connection) -> Result:
+def get_all_consumer_offsets(context: Context, request: Command, connection: Connection) -> Result:
     """Give the whole table, as its file has it: slaves copy it."""
     encode = context.offsets.contents()
-    return context.cold_reads.answer(request, lambda: reply_to(request, body=encode()))
+    return context.cold_reads.answer(connection, request, lambda: reply_to(request, body=encode()))
 
 
 def get_all_delay_offsets(context: Context, request: Command, _connection: Connection) -> Result:

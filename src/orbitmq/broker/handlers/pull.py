@@ -55,15 +55,15 @@ def pull_message(context: Context, request: Command, connection: Connection) -> 
         store_offset(
             context, header.consumer_group, header.topic, header.queue_id, header.commit_offset
         )
-    return _answer(context, header, pull)
+    return _answer(context, header, pull, connection)
 
 
-def _answer(context: Context, header: PullMessage, pull: Pull) -> Result:
+def _answer(context: Context, header: PullMessage, pull: Pull, connection: Connection) -> Result:
     clock_s = context.clock.monotonic_s
     begin_s = clock_s()
     found = look(context.core, pull, pull.queue_offset, clock_s)
     if found.status is PullStatus.COLD:
-        return context.cold_reads.pull(pull)
+        return context.cold_reads.pull(connection, pull)
     is_held = header.sys_flag & PULL_SUSPENDS and header.suspend_timeout_ms > 0
     if is_held and pull_code(pull, found) is ResponseCode.PULL_NOT_FOUND:
         return _hold(context, pull, header.suspend_timeout_ms)

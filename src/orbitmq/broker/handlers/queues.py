@@ -26,7 +26,7 @@ COUNT_MAX = 4_096
 """Entries in one answer."""
 
 
-def query_consume_queue(context: Context, request: Command, _connection: Connection) -> Result:
+def query_consume_queue(context: Context, request: Command, connection: Connection) -> Result:
     """Give entries of a queue."""
     header = read_header(QueryConsumeQueue, request.fields)
     where = f"{header.queue_id}@{header.topic}"
@@ -51,7 +51,7 @@ def query_consume_queue(context: Context, request: Command, _connection: Connect
         )
         return reply_to(request, body=write_json(body, standard=False))
 
-    return context.cold_reads.answer(request, read)
+    return context.cold_reads.answer(connection, request, read)
 
 
 def _filter(

@@ -43,18 +43,20 @@ Offsets = dict[int, int]
 """Queue to offset."""
 
 
-def reset_offset(context: Context, request: Command, _connection: Connection) -> Result:
+def reset_offset(context: Context, request: Command, connection: Connection) -> Result:
     """Move a group in a topic to a time."""
     header = read_header(ResetOffset, request.fields)
     is_here = context.settings.use_server_side_reset_offset
     reset = _reset_here if is_here else _reset_members
-    return answer_later(request, lambda: reset(context, request, header), TIMEOUT_S)
+    return answer_later(request, lambda: reset(context, request, connection, header), TIMEOUT_S)
 
 
 # --- As in 4.9: the members do it ---
 
 
-async def _reset_members(context: Context, request: Command, header: ResetOffset) -> Command:
+async def _reset_members(
+    context: Context, request: Command, connection: Connection, header: ResetOffset
+) -> Command:
     config = context.topics.find(header.topic)
     if config is None:
         raise RequestFailed(
@@ -70,7 +72,7 @@ async def _reset_members(context: Context, request: Command, header: ResetOffset
                 f"THe consumer group <{header.consumer_group}> not exist: it has no offset for"
                 f" queue {queue_id} of {header.topic}",
             )
-    found = await _find_offsets(context, header, queue_ids)
+    found = await _find_offsets(context, connection, header, queue_ids)
     if not header.is_force:
         found = {queue_id: min(offset, stored[queue_id]) for queue_id, offset in found.items()}
     group = context.clients.consumer_group(header.consumer_group)
@@ -127,7 +129,9 @@ def _tell_members(
 # --- As in 5.x: the broker does it ---
 
 
-async def _reset_here(context: Context, request: Command, header: ResetOffset) -> Command:
+async def _reset_here(
+    context: Context, request: Command, connection: Connection, header: ResetOffset
+) -> Command:
     config = context.topics.find(header.topic)
     if config is None:
         raise RequestFailed(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
@@ -136,7 +140,7 @@ async def _reset_here(context: Context, request: Command, header: ResetOffset) -
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
             f"Group {header.consumer_group} does not exist",
         )
-    found = await _find_offsets(context, header, _asked_queues(config, header))
+    found = await _find_offsets(context, connection, header, _asked_queues(config, header))
     group = header.consumer_group
     try:
         for queue_id, offset in found.items():
@@ -181,7 +185,9 @@ def answer_reset(context: Context, pull: Pull) -> Command | None:
 # --- Offsets ---
 
 
-async def _find_offsets(context: Context, header: ResetOffset, queue_ids: range) -> Offsets:
+async def _find_offsets(
+    context: Context, connection: Connection, header: ResetOffset, queue_ids: range
+) -> Offsets:
     """Give where each queue goes on; times are looked up in a thread."""
     queues = {queue_id: context.store.find_queue(header.topic, queue_id) for queue_id in queue_ids}
     if header.queue_id >= 0 and header.queue_offset != NO_OFFSET:
@@ -189,7 +195,9 @@ async def _find_offsets(context: Context, header: ResetOffset, queue_ids: range)
     if header.timestamp_ms == TO_THE_END:
         return {queue_id: _end(queue) for queue_id, queue in queues.items()}
     views = {queue_id: snapshot(queue) for queue_id, queue in queues.items() if queue is not None}
-    found = await context.cold_reads.value(lambda: _by_time(context, views, header.timestamp_ms))
+    found = await context.cold_reads.value(
+        connection, lambda: _by_time(context, views, header.timestamp_ms)
+    )
     return {queue_id: found.get(queue_id, 0) for queue_id in queue_ids}
 
 

@@ -17,7 +17,7 @@ from orbitmq.wire.fields import read_header
 from orbitmq.wire.record import decode_record
 
 
-def get_runtime_info(context: Context, request: Command, _connection: Connection) -> Result:
+def get_runtime_info(context: Context, request: Command, connection: Connection) -> Result:
     """Give everything there is to know, by name.
 
     An original that began less than a second ago, or has no sample yet, answers 1; we do not.
@@ -33,7 +33,7 @@ def get_runtime_info(context: Context, request: Command, _connection: Connection
         info = RuntimeInfo(table | disk_table(disks))
         return reply_to(request, body=write_json(info, standard=True))
 
-    return context.cold_reads.answer(request, read)
+    return context.cold_reads.answer(connection, request, read)
 
 
 def view_broker_stats(context: Context, request: Command, _connection: Connection) -> Result:

@@ -60,7 +60,7 @@ class _Back(NamedTuple):
     later: Later
 
 
-def send_back(context: Context, request: Command, _connection: Connection) -> Result:
+def send_back(context: Context, request: Command, connection: Connection) -> Result:
     """Read the message, store it again for later; answered when that is written."""
     header = read_header(SendMessageBack, request.fields)
     group = (
@@ -81,7 +81,7 @@ def send_back(context: Context, request: Command, _connection: Connection) -> Re
         )
     reader, visible_offset = context.store.reader, context.core.tail.visible_offset
     read = partial(record_by_offset, reader, header.log_offset, visible_offset)
-    reading = context.cold_reads.value(read)
+    reading = context.cold_reads.value(connection, read)
     later = Later(TIMEOUT_S, lambda: _too_slow(request, reading), lambda: _give_up(reading))
     queue_id = context.chance.below(group.retry_queue_count)
     back = _Back(request, header, group, queue_id, later)
@@ -110,6 +110,10 @@ def _store(context: Context, back: _Back, done: "asyncio.Future[bytes | None]") 
     if done.cancelled():
         return
     request, later = back.request, back.later
+    refused = done.exception()
+    if isinstance(refused, RequestFailed):  # too many wait for the disk
+        later.answer(reply_to(request, refused.code, refused.remark))
+        return
     try:
         record = _record(back, done)
         message = _again(context, back, record)

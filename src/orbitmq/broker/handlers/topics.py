@@ -112,10 +112,10 @@ def clean_unused(context: Context, request: Command, _connection: Connection) ->
     return context.keeper.answer_kept(request)
 
 
-def get_all_topics(context: Context, request: Command, _connection: Connection) -> Result:
+def get_all_topics(context: Context, request: Command, connection: Connection) -> Result:
     """Give the whole table."""
     encode = context.topics.contents()
-    return context.cold_reads.answer(request, lambda: reply_to(request, body=encode()))
+    return context.cold_reads.answer(connection, request, lambda: reply_to(request, body=encode()))
 
 
 def get_topic_config(context: Context, request: Command, _connection: Connection) -> Result:
@@ -137,7 +137,7 @@ def get_system_topics(context: Context, request: Command, _connection: Connectio
     return reply_to(request, body=write_json(TopicList(topic_list=names), standard=False))
 
 
-def get_topic_stats(context: Context, request: Command, _connection: Connection) -> Result:
+def get_topic_stats(context: Context, request: Command, connection: Connection) -> Result:
     """Give where each write queue of a topic begins and ends, and when it was written to last."""
     topic = read_header(GetTopicStats, request.fields).topic
     config = context.topics.find(topic)
@@ -166,7 +166,7 @@ def get_topic_stats(context: Context, request: Command, _connection: Connection)
             table[MessageQueue(topic=topic, broker_name=name, queue_id=number)] = offset
         return reply_to(request, body=write_json(TopicStats(offset_table=table), standard=False))
 
-    return context.cold_reads.answer(request, look)
+    return context.cold_reads.answer(connection, request, look)
 
 
 HANDLERS = {
