@@ -38,7 +38,7 @@ def judge(folder: Path, plan: Plan) -> Report:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("is_sync_flush", [False, True], ids=["async", "sync"])
 def test_kills_under_load_cost_nothing_that_was_acknowledged(
     tmp_path: Path, is_sync_flush: bool
