@@ -3,8 +3,8 @@
 In: the two systems and the names of scenarios. Out: what the runs stated, by system. Rules:
 
 1. Packages are installed by name, pinned and with checksums, once, into ORBITMQ_CACHE.
-2. Only the Go client can make topics. For the others each scenario's topic (four queues) and its
-   group's retry topic (one queue) are made before the program starts.
+2. Only the Go client can make topics. For the others each scenario's topic (four queues, sixteen
+   to share) and its group's retry topic (one queue) are made before the program starts.
 3. Clients write logs and offsets below their home, which is a scratch folder here.
 4. The runs on both systems are made at once. What a client cannot tell about the broker (progress,
    dead letters) is asked after the run and joins its facts.
@@ -46,6 +46,7 @@ Runs = dict[str, Played]
 """What a program stated, by system."""
 
 QUEUE_COUNT = 4
+SHARED_QUEUE_COUNT = 16
 PLAY_LIMIT_S = 150
 AT_ONCE_MAX = 7
 """How many processes of the Python client run side by side on one system."""
@@ -156,9 +157,14 @@ def group_of(prefix: str, scenario: str) -> str:
     return f"{prefix}_{scenario}_g"
 
 
+def queue_count_of(scenario: str) -> int:
+    """Give how many queues the topic of a scenario has."""
+    return SHARED_QUEUE_COUNT if scenario.endswith("rebalance") else QUEUE_COUNT
+
+
 def make_topics(system: System, prefix: str, scenarios: Sequence[str]) -> None:
     """Make what the scenarios use; a group with a retry topic gets its first retry at once."""
-    topics = {topic_of(prefix, scenario): QUEUE_COUNT for scenario in scenarios}
+    topics = {topic_of(prefix, scenario): queue_count_of(scenario) for scenario in scenarios}
     topics |= {f"%RETRY%{group_of(prefix, scenario)}": 1 for scenario in scenarios}
     with WireClient(system.broker) as client:
         for topic, queue_count in topics.items():
@@ -192,9 +198,17 @@ def committed_count(system: System, prefix: str, scenario: str) -> int:
     with WireClient(system.broker) as client:
         answers = [
             client.ask(QUERY_CONSUMER_OFFSET, queueId=queue_id, **fields)
-            for queue_id in range(QUEUE_COUNT)
+            for queue_id in range(queue_count_of(scenario))
         ]
     return sum(int(answer.fields["offset"]) for answer in answers if answer.code == 0)
+
+
+def state_left(system: System, prefix: str, scenario: str, played: Played) -> None:
+    """Join to the facts how many messages of the scenario its group has not behind it."""
+    if scenario not in played.errors:
+        sent_count = played.measure(scenario, "sent")
+        left_count = sent_count - committed_count(system, prefix, scenario)
+        played.facts[scenario, "left to consume"] = left_count
 
 
 def dead_count(system: System, prefix: str, scenario: str) -> int:

@@ -18,17 +18,18 @@ from tests.foreign.compat_clients import (
     dead_count,
     group_of,
     play_python,
+    state_left,
 )
 from tests.foreign.compat_java import ORIGINAL
 from tests.foreign.judged import System
-from tests.foreign.test_compat_go import LATE_MS_MAX
+from tests.foreign.test_compat_go import LATE_MS_MAX, NOTICE_MS_MAX
 
 pytestmark = [pytest.mark.foreign, pytest.mark.compat]
 
-# Those that take longest come first.
+# Those that take longest come first, but for rebalance: its flow of messages makes others late.
 SCENARIOS = (
     *("dead", "retry", "delayed", "broadcast", "restart", "batch", "tags", "sync", "async"),
-    *("oneway", "compressed", "newtopic", "orderly", "pull"),
+    *("oneway", "compressed", "newtopic", "orderly", "pull", "rebalance"),
 )
 DIFFERENCES: dict[Key, str] = {}
 """Facts that we keep different from the original, each with its reason."""
@@ -39,6 +40,7 @@ def play(system: System, prefix: str) -> Played:
     allow_retries(system, group_of(prefix, "dead"), 1)
     played = play_python(system, prefix, SCENARIOS)
     played.facts["restart", "committed"] = committed_count(system, prefix, "restart")
+    state_left(system, prefix, "rebalance", played)
     played.facts["dead", "dead letters"] = dead_count(system, prefix, "dead")
     return played
 
@@ -144,6 +146,27 @@ def test_a_consumer_with_tags_gets_only_messages_with_these_tags(python_run: Pla
 
 def test_a_pull_consumer_reads_all_queues(python_run: Played) -> None:
     assert python_run.of("pull") == {"all": [f"m-{i:02}" for i in range(40)]}
+
+
+def test_sixteen_queues_are_shared_by_one_three_and_two_consumers_and_nothing_is_lost(
+    python_run: Played,
+) -> None:
+    """Some messages come again when a queue changes hands: at least once is what is promised."""
+    assert python_run.of("rebalance") == {
+        "of one": [16],
+        "of three": [5, 5, 6],
+        "of two": [8, 8],
+        "lost": 0,
+        "left to consume": 0,
+    }
+    assert python_run.measure("rebalance", "sent") > 100
+
+
+@pytest.mark.parametrize("change", ["of three", "of two"])
+def test_members_learn_by_a_notice_that_others_came_or_left(
+    python_run: Played, change: str
+) -> None:
+    assert python_run.measure("rebalance", change) < NOTICE_MS_MAX
 
 
 # ---- failed consumption --------------------------------------------------------------------------

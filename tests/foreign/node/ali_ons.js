@@ -2,10 +2,13 @@
 'use strict';
 
 const { Consumer, Message, Producer } = require('ali-ons');
+const { rebalance } = require('./rebalance');
 const { Inbox, sleep } = require('./stage');
 
 const FROM_FIRST = 'CONSUME_FROM_FIRST_OFFSET';
 const httpclient = {}; // asserted by the client, used only to look for a name server by HTTP
+// It does not read the broker's notice of a changed group, but looks by its own clock: 10 s by itself.
+const SHARE_AGAIN_MS = 1000;
 const quiet = { info() {}, warn() {}, error() {}, debug() {} };
 
 async function producer(stage, options = {}) {
@@ -221,6 +224,16 @@ async function restart(stage) {
   stage.fact('after a restart', again.sorted());
 }
 
+async function shares(stage) {
+  const client = await producer(stage);
+  const send = number => client.send(new Message(stage.topic, 'Tag', String(number)));
+  await rebalance(stage, send, async take => {
+    const handle = async message => take(Number(message.body), message.queueId);
+    const member = await consumer(stage, '*', handle, { rebalanceInterval: SHARE_AGAIN_MS });
+    return () => member.close();
+  });
+}
+
 /** This client makes no topics: a send to one that does not exist must fail, and name it. */
 async function missing(stage) {
   const client = await producer(stage);
@@ -244,5 +257,6 @@ module.exports = {
   'ali-dead': dead,
   'ali-broadcast': broadcast,
   'ali-restart': restart,
+  'ali-rebalance': shares,
   'ali-missing': missing,
 };

@@ -3,8 +3,10 @@
 
 const co = require('co');
 const { Consumer, Message, Producer } = require('rocketmq');
+const { rebalance } = require('./rebalance');
 const { Inbox, sleep } = require('./stage');
 
+const SHARE_AGAIN_MS = 1000; // by its own clock only, as ali-ons
 const quiet = { info() {}, warn() {}, error() {}, debug() {} };
 
 async function producer(stage) {
@@ -108,10 +110,21 @@ async function restart(stage) {
   stage.fact('after a restart', again.sorted());
 }
 
+async function shares(stage) {
+  const client = await producer(stage);
+  const sendNumber = number => send(client, new Message(stage.topic, 'Tag', String(number)));
+  await rebalance(stage, sendNumber, async take => {
+    const inbox = { take: message => take(Number(message.body), message.queueId) };
+    const member = await consumer(stage, '*', inbox, { rebalanceInterval: SHARE_AGAIN_MS });
+    return () => co(member.close());
+  });
+}
+
 module.exports = {
   'fork-sync': sync,
   'fork-compressed': compressed,
   'fork-tags': tags,
   'fork-broadcast': broadcast,
   'fork-restart': restart,
+  'fork-rebalance': shares,
 };

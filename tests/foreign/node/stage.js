@@ -11,10 +11,11 @@ const IDENTITIES = new Set(['UNIQ_KEY', 'ORIGIN_MESSAGE_ID']);
 
 const sleep = ms => new Promise(resolve => setTimeout(resolve, ms));
 
-async function until(what, claim) {
+/** `say` gives what was waited for when it did not come true. */
+async function until(say, claim) {
   const deadline = Date.now() + LIMIT_MS;
   while (!(await claim())) {
-    if (Date.now() > deadline) throw new Error(`${what}: not so after ${LIMIT_MS} ms`);
+    if (Date.now() > deadline) throw new Error(`${say()}: not so after ${LIMIT_MS} ms`);
     await sleep(LOOK_AGAIN_MS);
   }
 }
@@ -32,7 +33,8 @@ class Inbox {
   }
 
   async until(count) {
-    await until(`${count} messages, ${this.bodies()} so far`, () => this.messages.length >= count);
+    const say = () => `${count} messages, ${this.bodies()} so far`;
+    await until(say, () => this.messages.length >= count);
   }
 
   bodies() {

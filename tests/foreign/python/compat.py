@@ -2,10 +2,10 @@
 
     compat.py NAMESRV PREFIX SCENARIO
 
-In: a scenario. It has a topic with four queues and a group with its retry topic, made beforehand:
-PREFIX_SCENARIO_t and PREFIX_SCENARIO_g. Out: one JSON object a line, as the Java program Compat
-prints them: "fact", "measure", "done", "error". Every wait has a limit. Several scenarios cannot
-share a process: the library ends it by a segmentation fault.
+In: a scenario. It has a topic with four queues (rebalance: 16) and a group with its retry topic,
+made beforehand: PREFIX_SCENARIO_t and PREFIX_SCENARIO_g. Out: one JSON object a line, as the Java
+program Compat prints them: "fact", "measure", "done", "error". Every wait has a limit. Several
+scenarios cannot share a process: the library ends it by a segmentation fault.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 # Not in the project's environment, but in one of its own in the cache: see compat_clients.
@@ -35,6 +37,9 @@ LOOK_AGAIN_S = 0.02
 # Time for what should not come (another tag, one retry too many) to come.
 COMMIT_S = 6.0  # the client commits every 5 s; what it commits at its end can be lost
 QUIET_S = 1.5
+SHARED_QUEUE_COUNT = 16
+PAUSE_S = 0.01
+STEADY_ROUNDS = 5
 PROPERTIES = ("color", "DELAY", "RETRY_TOPIC", "REAL_TOPIC", "CLUSTER", "WAIT")
 
 
@@ -346,6 +351,94 @@ def pull(stage: Stage) -> None:
     client.shutdown()
 
 
+class Rounds:
+    """Numbered messages in rounds, one to each queue, and which members of a group got them.
+
+    Who has a queue is told by who gets the queue's message of a round: this client does not say
+    what it has. Queues are shared when some rounds in a row came like that, each message to one.
+    """
+
+    def __init__(self) -> None:
+        self.sent_count = 0
+        self.takes: list[int] = []
+        self.came: dict[int, set[tuple[int, int]]] = {}
+
+    def taker(self, member: int) -> Callable[[RecvMessage], None]:
+        """Give a callback for the member's messages."""
+
+        def take(message: RecvMessage) -> None:
+            number = int(message.body)
+            self.takes.append(number)
+            self.came.setdefault(number, set()).add((message.queue_id, member))
+
+        return take
+
+    @contextmanager
+    def flowing(self, stage: Stage, producer: Producer) -> Iterator[None]:
+        """Send for the length of the block."""
+        is_over = threading.Event()
+
+        def flow() -> None:
+            while not is_over.wait(PAUSE_S):
+                producer.send_orderly(stage.message(str(self.sent_count)), self.sent_count)
+                self.sent_count += 1
+
+        with ThreadPoolExecutor(1) as pool:
+            sending = pool.submit(flow)
+            try:
+                yield
+            finally:
+                is_over.set()
+                sending.result()  # fails with what ended it
+
+    def share(self, stage: Stage, name: str, wanted: list[int]) -> None:
+        """Return when the queues are shared like that, and state it."""
+        begin = time.monotonic()
+        first = self._next()
+        until(f"shares {wanted}", lambda: self._are_shares(first, wanted, 1))
+        stage.measure(name, (time.monotonic() - begin) * 1000)
+        until(f"steady shares {wanted}", lambda: self._are_shares(first, wanted, STEADY_ROUNDS))
+        stage.fact(name, wanted)
+
+    def _next(self) -> int:
+        return -(-self.sent_count // SHARED_QUEUE_COUNT)
+
+    def _are_shares(self, first: int, wanted: list[int], count: int) -> bool:
+        """Whether so many rounds in a row, of this one and later ones, are shared like that."""
+        in_row = 0
+        for number in range(first, self._next()):
+            in_row = in_row + 1 if self._shares(number) == wanted else 0
+            if in_row == count:
+                return True
+        return False
+
+    def _shares(self, number: int) -> list[int]:
+        """Give how many queues each member has by a round; none if one has no owner or several."""
+        begin = number * SHARED_QUEUE_COUNT
+        came = [self.came.get(i, set()).copy() for i in range(begin, begin + SHARED_QUEUE_COUNT)]
+        owners = set().union(*came)
+        is_whole = all(came) and len(owners) == len(dict(owners)) == SHARED_QUEUE_COUNT
+        return sorted(Counter(member for _, member in owners).values()) if is_whole else []
+
+
+def rebalance(stage: Stage) -> None:
+    """Let a group grow from one consumer to three and shrink to two while messages flow."""
+    rounds = Rounds()
+    with stage.producer() as producer, ExitStack() as others:
+        with rounds.flowing(stage, producer):
+            with stage.consumer(rounds.taker(0)):
+                rounds.share(stage, "of one", [16])
+                for member in (1, 2):
+                    others.enter_context(stage.consumer(rounds.taker(member)))
+                rounds.share(stage, "of three", [5, 5, 6])
+            rounds.share(stage, "of two", [8, 8])
+        until("all messages came", lambda: len(rounds.came) == rounds.sent_count)
+        time.sleep(COMMIT_S)
+    stage.fact("lost", rounds.sent_count - len(rounds.came))
+    stage.measure("sent", rounds.sent_count)
+    stage.measure("came again", len(rounds.takes) - len(rounds.came))
+
+
 def retry(stage: Stage) -> None:
     inbox = Inbox()
 
@@ -393,6 +486,7 @@ SCENARIOS: dict[str, Callable[[Stage], None]] = {
     "broadcast": broadcast,
     "tags": tags,
     "pull": pull,
+    "rebalance": rebalance,
     "retry": retry,
     "dead": dead,
 }
