@@ -20,6 +20,8 @@ from tests.foreign.running import running
 
 VERSIONS = ("4.9.7", "5.5.0")
 """The originals that stand in for OrbitMQ."""
+PATIENT = ("-D", "waitTimeMillsInSendQueue=20000")
+"""A machine that stands still for 200 ms makes a broker refuse sends; originals have this, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def system_of(version: str | None, data_dir: Path, *options: str) -> Iterator[Sy
         with original_broker(version) as original:
             yield System(original.namesrv, original.broker, version)
         return
-    with running(up_command(data_dir, *options)) as ready:
+    with running(up_command(data_dir, *PATIENT, *options)) as ready:
         yield System(ready["namesrv"], ready["broker"])
 
 

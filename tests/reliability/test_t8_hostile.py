@@ -19,6 +19,7 @@ import pytest
 from orbitmq.wire.command import Command, encode_command
 from orbitmq.wire.frame import FRAME_SIZE_MAX
 from tests.behaviour.requests import fill, heartbeat_body, pull_request, send_request
+from tests.foreign.judged import PATIENT
 from tests.net.certificates import Authority
 from tests.net.hostile_cases import CASES, HostileCase, read_end
 from tests.reliability.bystander import Bystander, bystander
@@ -43,7 +44,7 @@ CONNECTION_BYTES_MAX = FRAME_SIZE_MAX + 256 * 1024
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     folder = tmp_path_factory.mktemp("t8") / "data"
-    with broker_process(folder, module="tests.reliability.impatient") as process:
+    with broker_process(folder, *PATIENT, module="tests.reliability.impatient") as process:
         yield process
         assert_quiet(process)
         assert process.odd_log_lines() == []
@@ -97,7 +98,7 @@ def test_a_hostile_peer_is_closed_for_its_reason_and_others_are_served(
 @pytest.fixture
 def unharmed(tmp_path: Path) -> Iterator[Bystander]:
     """A good client of a broker that nobody attacks."""
-    with broker_process(tmp_path / "data") as other, bystander(other.address) as client:
+    with broker_process(tmp_path / "data", *PATIENT) as other, bystander(other.address) as client:
         yield client
 
 

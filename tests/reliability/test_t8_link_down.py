@@ -13,6 +13,7 @@ import pytest
 
 from orbitmq.wire.command import Command, encode_command
 from tests.behaviour.requests import fill, heartbeat_body, pull_request, send_request
+from tests.foreign.judged import PATIENT
 from tests.reliability.bystander import bystander
 from tests.reliability.networks import HOME, Networks, two_networks
 from tests.reliability.processes import BrokerProcess, broker_process, wait_until
@@ -83,7 +84,7 @@ def closes(broker: BrokerProcess) -> dict[str, int]:
 
 
 def scenario(networks: Networks, folder: Path) -> None:
-    options = ("--host", HOME, "-D", f"serverChannelMaxIdleTimeSeconds={IDLE_S}")
+    options = ("--host", HOME, "-D", f"serverChannelMaxIdleTimeSeconds={IDLE_S}", *PATIENT)
     env = {"ORBITMQ_TEST_PATIENCE_S": str(IDLE_S - 0.5)}
     with (
         broker_process(folder, *options, module="tests.reliability.impatient", env=env) as broker,
