@@ -40,6 +40,9 @@ class StoreSettings(ServerSettings, frozen=True, kw_only=True):
             "`storePathCommitLog` as well."
         ),
     ] = ""
+    multi_path_splitter: Annotated[
+        str, fact("What stands between folders in the two settings above, instead of `,`.")
+    ] = msgspec.field(name="rocketmq.broker.multiPathSplitter", default=",")
     mapped_file_size_commit_log: Annotated[
         int,
         fact(
