@@ -29,7 +29,6 @@ _DLEDGER = "DLedger's log is not supported; replication comes with master and sl
 _DLEDGER_ONLY = "in the original DLedger's log alone reads it, and that one is not supported"
 _TRANSACTIONS = "transactions do not exist yet; such messages are refused"
 _ACL = "access control does not exist yet; leave it false and keep the broker in a trusted network"
-_MULTI = "light message queues (LMQ) are not supported"
 _REPLY = "request and reply through the broker do not exist yet"
 _DELIVERY = "delayed messages are delivered by the loop itself, together with its other writes"
 
@@ -81,8 +80,6 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "duplicationEnable": NoEffect("false", "a log is never read back twice into the same queues"),
     "enableBatchPush": NoEffect("false", _DLEDGER_ONLY),
     "enableDLegerCommitLog": NoEffect("false", _DLEDGER),
-    "enableLmq": NoEffect("false", _MULTI),
-    "enableMultiDispatch": NoEffect("false", _MULTI),
     "enableScheduleAsyncDeliver": NoEffect("false", _DELIVERY),
     "enableScheduleMessageStats": NoEffect(
         "true",
@@ -113,7 +110,6 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
         "false", "logs go to standard error; there are no log files to keep apart"
     ),
     "maxDelayTime": NoEffect("40", "the original has no use for it either"),
-    "maxLmqConsumeQueueNum": NoEffect("20000", _MULTI),
     "messageIndexSafe": NoEffect(
         "false", "it is as if true: after a kill the index is read back from where it was synced"
     ),
