@@ -259,6 +259,7 @@ def test_a_log_on_another_disk_is_a_link_in_the_store_folder(tmp_path: Path) -> 
     ("arguments", "code", "said"),
     [
         (("-D", "storePathCommitLog=a,b,a/"), 1, "storePathCommitLog names a twice"),
+        (("-D", "rocketmq.broker.multiPathSplitter="), 2, "multiPathSplitter is empty"),
         (("--namesrv", "nowhere"), 2, "namesrvAddr: 'nowhere' is not an address"),
         (("-D", "brokerId=-1"), 2, "brokerId=-1 cannot be used"),
         (("-D", "brokerId=1"), 2, "replication does not exist yet; 0 is the master"),

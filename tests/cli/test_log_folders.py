@@ -92,6 +92,25 @@ def test_what_a_broker_says_of_its_folders(tmp_path: Path) -> None:
     assert table["commitLogDirCapacity"].startswith("Total : ")
 
 
+def test_another_separator_stands_between_folders(tmp_path: Path) -> None:
+    logs = f"{tmp_path}/disk-a,b/log; {tmp_path}/disk-c/log"
+    split = ("-D", "rocketmq.broker.multiPathSplitter=;")
+    for life in range(2):
+        with broker(
+            tmp_path, *SIZES, *INDEX, *split, "-D", f"storePathCommitLog={logs}"
+        ) as running:
+            address = address_of(running.line())
+            assert sum(ends(address)) == life * COUNT
+            send_all(address, COUNT, life * COUNT)
+            with WireClient(address) as client:
+                config = client.ask(26).body.decode()
+            assert running.stop() == 0
+    assert f"storePathCommitLog={logs.replace('; ', ';')}\n" in config
+    assert set(spread_of(tmp_path)) == {"b", "c"}
+    done = store(tmp_path, "check", "data", *split, "--log", logs, *INDEX)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "healthy"), done.stdout
+
+
 def test_dump_and_repair_are_told_of_all_folders(tmp_path: Path) -> None:
     with with_logs(tmp_path, "ab") as running:
         send_all(address_of(running.line()), COUNT)

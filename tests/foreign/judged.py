@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +64,19 @@ def system_of(version: str | None, data_dir: Path, *options: str) -> Iterator[Sy
         return
     with running(up_command(data_dir, *PATIENT, *options)) as ready:
         yield System(ready["namesrv"], ready["broker"])
+
+
+@contextmanager
+def system_with(data_dir: Path, settings: Mapping[str, str]) -> Iterator[System]:
+    """The system under test with other settings of the broker, ours or the original's."""
+    version = judged_original()
+    if version is not None:
+        with original_broker(version, **settings) as original:
+            yield System(original.namesrv, original.broker, version)
+        return
+    options = [word for pair in settings.items() for word in ("-D", "=".join(pair))]
+    with system_of(None, data_dir, *options) as system:
+        yield system
 
 
 def up_command(data_dir: Path, *options: str) -> list[str]:

@@ -17,6 +17,7 @@ from tests.wire_client import WireClient
 
 TOPIC = "Replay"
 OTHER = "Replay_Other"
+LIGHT_KEYS = ("-D", "enableLmq=true", "-D", "enableMultiDispatch=true")
 COUNT = 50
 UNREAD_COUNT = 3_000
 MEMORY_MIB_MAX = 64
@@ -57,17 +58,20 @@ def test_host_bits_that_a_sender_sets_cost_no_message_after_a_kill(
         }
 
 
+@pytest.mark.parametrize("keys", [(), LIGHT_KEYS], ids=["without", "with light queues"])
 def test_a_property_that_is_reserved_for_brokers_hides_no_message_of_others(
-    tmp_path: Path,
+    tmp_path: Path, keys: tuple[str, ...]
 ) -> None:
     """Seen on originals: INNER_MULTI_DISPATCH of one client makes others' messages unreadable."""
     evil = f"INNER_MULTI_DISPATCH\x01{OTHER},%LMQ%{OTHER}\x02INNER_MULTI_QUEUE_OFFSET\x010,0"
     batch = encode_batch([BatchMessage(b"good"), BatchMessage(b"evil", evil.encode())])
     bodies = [b"%d" % number for number in range(COUNT)]
-    with broker_process(tmp_path) as broker:
+    with broker_process(tmp_path, *keys) as broker:
         with WireClient(broker.address) as client:
             for body in bodies:
                 for request in (
+                    send_request(TOPIC, b"evil", i=f"INNER_MULTI_DISPATCH\x01{OTHER}"),
+                    send_request(TOPIC, b"evil", i=f"INNER_MULTI_DISPATCH\x01%LMQ%/../{OTHER}"),
                     send_request(TOPIC, b"evil", i=evil),
                     send_request(TOPIC, b"evil", i=f"{evil}\x02DELAY\x011"),
                     send_request(TOPIC, batch, i="", m="true"),
@@ -76,7 +80,7 @@ def test_a_property_that_is_reserved_for_brokers_hides_no_message_of_others(
                 fill(client, OTHER, [body])
             assert [record.body for record in records(client, OTHER)] == bodies
         broker.program.kill()
-    with broker_process(tmp_path) as broker, WireClient(broker.address) as client:
+    with broker_process(tmp_path, *keys) as broker, WireClient(broker.address) as client:
         assert [record.body for record in records(client, OTHER)] == bodies
         assert client.ask(30, topic=TOPIC, queueId=0).fields["offset"] == "0"
 

@@ -111,15 +111,13 @@ class Broker:
         set_core_limits(core, settings)
         config = folder / "config"
         files.make_folder(config)
-        groups = GroupTable(
-            files, config, core, clock, is_auto_made=settings.auto_create_subscription_group
-        )
+        topics = TopicTable(files, config, core, self._store, clock, settings)
         tables = Tables(
             store=self._store,
             core=core,
-            topics=TopicTable(files, config, core, self._store, clock, settings),
-            groups=groups,
-            offsets=OffsetTable(files, config, core),
+            topics=topics,
+            groups=GroupTable(files, config, core, clock, settings, topics.light),
+            offsets=OffsetTable(files, config, core, has_light=settings.enable_lmq),
             delays=DelayOffsets(files, config, self._store, options.delays_ms),
             filters=_filter_table(self._store, files, config, clock, settings),
         )

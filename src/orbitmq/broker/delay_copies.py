@@ -86,7 +86,7 @@ def _judge(head: bytes, rest: bytes, cluster_property: str) -> Place | None:
         text = (head + _ID + rest).decode()
     except UnicodeDecodeError:
         return None
-    if closed(without_cluster(text)) + cluster_property != text:
+    if "INNER_" in text or closed(without_cluster(text)) + cluster_property != text:
         return None
     properties = parse_properties(text)
     place = delivered_place(properties)

@@ -15,9 +15,11 @@ import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from orbitmq.broker.light_queues import LightQueues, light_group
 from orbitmq.broker.rows import SIZE_MAX, Limits, Rows
 from orbitmq.broker.table import TableFile
 from orbitmq.broker.telling import RepeatedFailure
+from orbitmq.config import BrokerSettings
 from orbitmq.core import CoreState
 from orbitmq.errors import RequestFailed
 from orbitmq.wire.bodies_namesrv import (
@@ -44,11 +46,18 @@ class GroupTable:
     """All consumer groups of one broker."""
 
     def __init__(
-        self, files: Files, folder: Path, core: CoreState, clock: Clock, *, is_auto_made: bool
+        self,
+        files: Files,
+        folder: Path,
+        core: CoreState,
+        clock: Clock,
+        settings: BrokerSettings,
+        light: LightQueues,
     ) -> None:
         self._core = core
         self._clock = clock
-        self.is_auto_made = is_auto_made
+        self.is_auto_made = settings.auto_create_subscription_group
+        self._light = light
         self._rows: Rows[SubscriptionGroupConfig] = Rows()
         self._forbidden: dict[str, dict[str, int]] = {}
         self._withheld: set[str] = set()
@@ -67,7 +76,7 @@ class GroupTable:
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
         """Give a group's settings, made now where that is allowed; None otherwise."""
-        config = self._rows.values.get(group)
+        config = self.get(group)
         if config is None and (self.is_auto_made or is_system_group(group)):
             config = SubscriptionGroupConfig(group_name=group)
             if group_fault(group) is not None or self._room_fault([config]) is not None:
@@ -77,14 +86,19 @@ class GroupTable:
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
         """Give a group's settings if it is there; makes nothing."""
-        return self._rows.values.get(group)
+        config = self._rows.values.get(group)
+        if config is None and self._light.has(group):
+            return light_group(group)
+        return config
 
     def names(self) -> list[str]:
         """Give the names of all groups."""
         return list(self._rows.values)
 
     def put(self, config: SubscriptionGroupConfig) -> None:
-        """Add a group or change its settings."""
+        """Add a group or change its settings; what light groups have stays, as originally."""
+        if self._light.has(config.group_name):
+            return
         self._adopt(config)
         self._note_change()
 

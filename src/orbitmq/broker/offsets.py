@@ -12,7 +12,8 @@ Rules:
    in slices: a big table holds up nobody.
 4. No offset lies behind its queue's end when a broker starts: after a power cut the file may know
    of messages that the log has lost, and others will get their numbers.
-5. An offset that was reset here stays until a pull has taken note of it: what the group's clients,
+5. With enableLmq lmqConsumerOffset.json holds all of them; it begins with what the other file has.
+6. An offset that was reset here stays until a pull has taken note of it: what the group's clients,
    who do not know of it yet, commit meanwhile is not stored.
 """
 
@@ -26,10 +27,13 @@ from orbitmq.broker.table import TableFile
 from orbitmq.core import CoreState
 from orbitmq.errors import LimitExceeded
 from orbitmq.store.store import Store
+from orbitmq.wire.light_queues import is_light
 from orbitmq.world.files import Files
 
 log = logging.getLogger(__name__)
 
+FILE_NAME = "consumerOffset.json"
+LIGHT_FILE_NAME = "lmqConsumerOffset.json"
 TOLD_MAX = 100
 """So many offsets that were moved are named in the log."""
 
@@ -42,22 +46,34 @@ LOOK_SLICE = 1_000
 
 class _OffsetTable(msgspec.Struct, frozen=True, kw_only=True):
     offset_table: dict[str, dict[int, int]] = msgspec.field(name="offsetTable", default={})
+    light_table: dict[str, int] = msgspec.field(name="lmqOffsetTable", default={})
+
+    def all_offsets(self) -> dict[str, dict[int, int]]:
+        """Give both tables as one; a light queue is queue 0."""
+        return {**self.offset_table, **{key: {0: at} for key, at in self.light_table.items()}}
 
 
 class OffsetTable:
     """The consumer offsets of one broker."""
 
-    def __init__(self, files: Files, folder: Path, core: CoreState) -> None:
+    def __init__(
+        self, files: Files, folder: Path, core: CoreState, *, has_light: bool = False
+    ) -> None:
+        """`has_light`: light groups have offsets, too (enableLmq)."""
         self._core = core
+        self._encode = _encode_all if has_light else _encode
         self._topics_of: dict[str, dict[str, None]] = {}
         self._groups_of: dict[str, dict[str, None]] = {}
         self._resets: dict[tuple[str, str], dict[int, int]] = {}
         self._lower_count = 0
         self._seen: dict[str, dict[int, int]] = {}
         """The table as it was last looked at; this is what is saved."""
-        self.file = TableFile(files, folder / "consumerOffset.json", self._seen_contents)
+        name = LIGHT_FILE_NAME if has_light else FILE_NAME
+        self.file = TableFile(files, folder / name, self._seen_contents)
         saved = self.file.load(_OffsetTable)
-        for key, queues in (saved.offset_table if saved is not None else {}).items():
+        if saved is None and has_light:
+            saved = TableFile(files, folder / FILE_NAME, self._seen_contents).load(_OffsetTable)
+        for key, queues in (saved.all_offsets() if saved is not None else {}).items():
             known = {queue_id: offset for queue_id, offset in queues.items() if offset >= 0}
             self._make(*_split(key)).update(known)
         self._seen = self._copy()
@@ -230,14 +246,25 @@ class OffsetTable:
     def contents(self) -> Callable[[], bytes]:
         """Give what makes the table as it is now into a body; that may run in a thread."""
         rows = list(self._core.offsets.items())
-        return lambda: _encode((key, dict(queues)) for key, queues in rows)
+        return lambda: self._encode((key, dict(queues)) for key, queues in rows)
 
     def _seen_contents(self) -> Callable[[], bytes]:
         seen = self._seen  # replaced as a whole, never changed: a thread may write it
-        return lambda: _encode(seen.items())
+        return lambda: self._encode(seen.items())
 
     def _copy(self) -> dict[str, dict[int, int]]:
         return {key: dict(queues) for key, queues in self._core.offsets.items()}
+
+
+def _encode_all(rows: Iterable[tuple[str, dict[int, int]]]) -> bytes:
+    """Write the table and that of light groups, whose light queues have one number each."""
+    light, others = [], []
+    for key, queues in rows:
+        if all(map(is_light, _split(key))) and len(queues) == 1 and 0 in queues:
+            light.append(b"%s:%d" % (_quote(key), queues[0]))
+        else:
+            others.append((key, queues))
+    return b'{"lmqOffsetTable":{%s},%s' % (b",".join(light), _encode(others)[1:])
 
 
 def _encode(rows: Iterable[tuple[str, dict[int, int]]]) -> bytes:

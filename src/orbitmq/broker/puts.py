@@ -34,6 +34,7 @@ from orbitmq.wire.sysflag import BORN_HOST_V6, STORE_HOST_V6
 if TYPE_CHECKING:
     from orbitmq.broker.context import Context
 
+_INNER = "INNER_MULTI_"
 _CLUSTER = names.CLUSTER + names.NAME_END
 
 
@@ -88,7 +89,7 @@ def again(
         topic=topic,
         queue_id=queue_id,
         body=record.body,
-        properties=without_cluster(properties),
+        properties=_carried(properties),
         flag=record.flag,
         sys_flag=record.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6),
         born_ms=record.born_ms,
@@ -188,6 +189,15 @@ def without_cluster(properties: str) -> str:
         return properties[:at]  # as it is in every record of ours
     entries = properties.split(names.ENTRY_END)
     return names.ENTRY_END.join(entry for entry in entries if not entry.startswith(_CLUSTER))
+
+
+def _carried(properties: str) -> str:
+    """Give the properties that a record's message keeps elsewhere: it is in light queues once."""
+    own = without_cluster(properties)
+    if _INNER not in own:
+        return own
+    entries = own.split(names.ENTRY_END)
+    return names.ENTRY_END.join(entry for entry in entries if not entry.startswith(_INNER))
 
 
 def closed(properties: str) -> str:

@@ -6,7 +6,7 @@ what no message may have.
 Rules:
 1. Timed messages come with a later issue: until then they are refused by name, never stored as
    something else.
-2. Names that begin with INNER_ are the broker's own.
+2. Names that begin with INNER_ are the broker's own. See `light_queues` for the one exception.
 """
 
 from orbitmq.errors import RequestFailed
@@ -15,6 +15,10 @@ from orbitmq.wire import properties as names
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.expression import tag_code
 
+_HINTS = {
+    names.INNER_MULTI_DISPATCH: " (light queues need enableLmq and enableMultiDispatch, and take no"
+    " batches and no delayed messages)"
+}
 _TIMED = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)
 
 
@@ -45,8 +49,11 @@ def delay_level(properties: dict[str, str]) -> int:
     return level
 
 
-def check_properties(text: bytes, properties: dict[str, str]) -> None:
-    """Refuse what no message may have; `text` is what `properties` were read from."""
+def check_properties(text: bytes, properties: dict[str, str], *, is_light: bool = False) -> None:
+    """Refuse what no message may have; `text` is what `properties` were read from.
+
+    One that goes to light queues names them.
+    """
     if b"\0" in text:
         # A CRC covers the body only: zeros in properties look like a record that a crash cut short.
         raise RequestFailed(
@@ -57,9 +64,10 @@ def check_properties(text: bytes, properties: dict[str, str]) -> None:
     if is_timed and any(properties.get(name, "0") != "0" for name in _TIMED):
         raise unsupported("timed messages")
     for name in properties if b"INNER_" in text else ():
-        if name.startswith("INNER_"):
+        if name.startswith("INNER_") and not (is_light and name == names.INNER_MULTI_DISPATCH):
             raise RequestFailed(
-                ResponseCode.MESSAGE_ILLEGAL, f"property {name} is reserved for the broker"
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"property {name} is reserved for the broker{_HINTS.get(name, '')}",
             )
 
 

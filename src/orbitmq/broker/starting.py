@@ -79,7 +79,7 @@ def put_together(files: Files, folder: Path, given: Given, *, strict: bool = Fal
     settings = msgspec.structs.replace(
         settings,
         store_path_root_dir=str(folder),
-        store_path_commit_log=",".join(map(str, logs)),
+        store_path_commit_log=settings.multi_path_splitter.join(map(str, logs)),
     )
     return BrokerStart(settings, folder, file, notes)
 

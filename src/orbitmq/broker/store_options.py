@@ -27,7 +27,7 @@ def store_options(settings: BrokerSettings) -> StoreOptions:
     """Give how the store is laid out and when it refuses."""
     return StoreOptions(
         log_folders=log_folders(settings),
-        read_only_log_folders=_paths(settings.read_only_commit_log_store_paths),
+        read_only_log_folders=_paths(settings, settings.read_only_commit_log_store_paths),
         log_file_size=settings.mapped_file_size_commit_log,
         queue_file_size=settings.mapped_file_size_consume_queue,
         index_slot_count=settings.max_hash_slot_num,
@@ -45,12 +45,13 @@ def store_options(settings: BrokerSettings) -> StoreOptions:
 
 def log_folders(settings: BrokerSettings) -> tuple[Path, ...]:
     """Give where the log is; none: in the store folder."""
-    return _paths(settings.store_path_commit_log)
+    return _paths(settings, settings.store_path_commit_log)
 
 
-def _paths(text: str) -> tuple[Path, ...]:
-    """Give the folders of a list with commas, as the original splits it; blanks do not count."""
-    return tuple(Path(word.strip()) for word in text.split(",") if word.strip())
+def _paths(settings: BrokerSettings, text: str) -> tuple[Path, ...]:
+    """Give the folders of a list, as the original splits it; blanks do not count."""
+    words = text.split(settings.multi_path_splitter)
+    return tuple(Path(word.strip()) for word in words if word.strip())
 
 
 def retention_settings(settings: BrokerSettings) -> RetentionSettings:
@@ -123,6 +124,8 @@ def cold_limits(settings: BrokerSettings) -> tuple[ColdLimits, ColdLimits]:
 
 def check_settings(settings: BrokerSettings) -> None:
     """Raise SettingError for texts that say nothing to the store."""
+    if not settings.multi_path_splitter:
+        raise SettingError("rocketmq.broker.multiPathSplitter is empty; leave it out, or name one")
     retention_settings(settings)
     parse_hours(settings.delete_when)
     parse_delays(settings.message_delay_level)

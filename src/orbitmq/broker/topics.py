@@ -23,6 +23,7 @@ from pathlib import Path
 
 import msgspec
 
+from orbitmq.broker.light_queues import LightQueues, light_topic
 from orbitmq.broker.rows import SIZE_MAX, Limits, Rows
 from orbitmq.broker.system_topics import system_topics
 from orbitmq.broker.table import TableFile
@@ -41,6 +42,7 @@ from orbitmq.wire.bodies_namesrv import (
     TopicConfigTable,
 )
 from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.light_queues import is_light
 from orbitmq.wire.names import TEMPLATE_TOPIC, is_closed_to_clients, is_retry_topic
 from orbitmq.wire.ready_tables import TopicRows, write_topic_table
 from orbitmq.world.clock import Clock
@@ -81,6 +83,7 @@ class TopicTable:
         self._is_auto_made = settings.auto_create_topic_enable
         self._is_writable = bool(settings.broker_permission & PERM_WRITE)
         self._rows: Rows[TopicConfig] = Rows()
+        self.light = LightQueues(store, settings)
         self._ordered: set[str] = set()
         self.unsaved: dict[str, int] = {}
         """Topics that are not in the file yet, each with the change that made it."""
@@ -107,15 +110,19 @@ class TopicTable:
         """Follow changed settings of the broker."""
         self._is_auto_made = settings.auto_create_topic_enable
         self._is_writable = bool(settings.broker_permission & PERM_WRITE)
+        self.light.count_max = settings.max_lmq_consume_queue_num
         for name in list(self._ordered):
             self._adopt(self._rows.values[name])
 
     def find(self, topic: str) -> TopicConfig | None:
-        """Give a topic's settings."""
-        return self._rows.values.get(topic)
+        """Give a topic's settings; those of light queues are always the same."""
+        config = self._rows.values.get(topic)
+        return light_topic(topic) if config is None and self.light.has(topic) else config
 
     def put(self, config: TopicConfig) -> None:
-        """Add a topic or change its settings."""
+        """Add a topic or change its settings; what light queues have stays, as originally."""
+        if self.light.has(config.topic_name):
+            return
         known = self._rows.values.get(config.topic_name)
         if known == config:
             return
@@ -184,12 +191,14 @@ class TopicTable:
         The store's files of them go with its next removal.
         """
         counts = self._store.queue_counts()
-        self._store.remove_topics([name for name in topics if name in counts or self.find(name)])
+        rows = self._rows.values
+        self._store.remove_topics([name for name in topics if name in counts or name in rows])
         removed = [self._rows.remove(topic) for topic in topics]
         for topic in topics:
             self._ordered.discard(topic)
             self.unsaved.pop(topic, None)
             self._core.topics.pop(topic, None)
+        self.light.forget(topics)
         if any(removed):
             self.note_change()
 
@@ -229,11 +238,19 @@ class TopicTable:
 
     def queue(self, config: TopicConfig, queue_id: int) -> Queue:
         """Give a queue of the topic, known to the hot path from now on."""
-        topic = self._core.topics[config.topic_name]
+        topic = self._core.topics.get(config.topic_name)
+        if topic is None:
+            return self.light.to_write([config.topic_name])[0]
         queue = topic.queues.get(queue_id)
         if queue is None:
             queue = topic.queues[queue_id] = self._store.queue(config.topic_name, queue_id)
         return queue
+
+    def queue_to_read(self, config: TopicConfig, queue_id: int) -> Queue:
+        """Give a queue of the topic for a pull: none makes a light queue."""
+        if config.topic_name not in self._core.topics:
+            return self.light.to_read(config.topic_name)
+        return self.queue(config, queue_id)
 
     def snapshot(self) -> TopicRows:
         """Give the whole table as it is registered and saved."""
@@ -266,6 +283,8 @@ class TopicTable:
         counts = self._store.queue_counts()
         missing = {config.topic_name: config for config in of_system}
         for topic in counts:
+            if is_light(topic):
+                continue
             unknown = TopicConfig(
                 topic_name=topic, read_queue_count=0, write_queue_count=0, perm=PERM_READ_WRITE
             )

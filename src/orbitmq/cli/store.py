@@ -62,6 +62,11 @@ Exit codes: 0 all is well (after repair: now), 1 there is damage, 2 the folder c
 Act = Callable[[argparse.Namespace, Path, StoreOptions], int]
 
 FINDINGS_MAX = 1_000
+_LOG_KEYS = (
+    "storePathCommitLog",
+    "readOnlyCommitLogStorePaths",
+    "rocketmq.broker.multiPathSplitter",
+)
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -157,7 +162,7 @@ def _time_ms(text: str) -> int:
 def _run(verb: str, arguments: argparse.Namespace, act: Act) -> int:
     try:
         properties, overrides, _ = given_settings(SystemFiles(), arguments, {})
-        for key in ("storePathCommitLog", "readOnlyCommitLogStorePaths"):  # rule 3
+        for key in _LOG_KEYS:  # rule 3
             properties.pop(key, None)
         if arguments.log:
             overrides["storePathCommitLog"] = arguments.log

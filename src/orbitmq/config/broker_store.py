@@ -40,6 +40,9 @@ class StoreSettings(ServerSettings, frozen=True, kw_only=True):
             "`storePathCommitLog` as well."
         ),
     ] = ""
+    multi_path_splitter: Annotated[
+        str, fact("What stands between folders in the two settings above, instead of `,`.")
+    ] = msgspec.field(name="rocketmq.broker.multiPathSplitter", default=",")
     mapped_file_size_commit_log: Annotated[
         int,
         fact(
@@ -71,6 +74,22 @@ class StoreSettings(ServerSettings, frozen=True, kw_only=True):
         int,
         fact("The size of each file of them.", unit="bytes", least=32_768, most=1_024 * _MIB),
     ] = 48 * _MIB
+
+    # --- light queues ---
+    enable_lmq: Annotated[
+        bool, fact("Names that begin with `%LMQ%` are light queues, and groups of their readers.")
+    ] = False
+    enable_multi_dispatch: Annotated[
+        bool,
+        fact(
+            "With `enableLmq`: a message is in the light queues that its property "
+            "INNER_MULTI_DISPATCH names, too."
+        ),
+    ] = False
+    max_lmq_consume_queue_num: Annotated[
+        int,
+        fact("Light queues that there may be.", least=1, most=10_000_000, changeable=True),
+    ] = 20_000
 
     # --- messages ---
     max_message_size: Annotated[

@@ -26,9 +26,9 @@ _UNLINK = "a removed file is unlinked at once and unmapped with its last reader"
 _COMMERCIAL = "nothing is billed"
 _HA = "replication does not exist yet"
 _DLEDGER = "DLedger's log is not supported; replication comes with master and slave"
+_DLEDGER_ONLY = "in the original DLedger's log alone reads it, and that one is not supported"
 _TRANSACTIONS = "transactions do not exist yet; such messages are refused"
 _ACL = "access control does not exist yet; leave it false and keep the broker in a trusted network"
-_MULTI = "light message queues (LMQ) are not supported"
 _REPLY = "request and reply through the broker do not exist yet"
 _DELIVERY = "delayed messages are delivered by the loop itself, together with its other writes"
 
@@ -78,10 +78,8 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
         " always a metric (orbitmq_broker_lag_messages)",
     ),
     "duplicationEnable": NoEffect("false", "a log is never read back twice into the same queues"),
-    "enableBatchPush": NoEffect("false", _MULTI),
+    "enableBatchPush": NoEffect("false", _DLEDGER_ONLY),
     "enableDLegerCommitLog": NoEffect("false", _DLEDGER),
-    "enableLmq": NoEffect("false", _MULTI),
-    "enableMultiDispatch": NoEffect("false", _MULTI),
     "enableScheduleAsyncDeliver": NoEffect("false", _DELIVERY),
     "enableScheduleMessageStats": NoEffect(
         "true",
@@ -107,12 +105,11 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "heartbeatThreadPoolNums": NoEffect("2", _THREADS),
     "heartbeatThreadPoolQueueCapacity": NoEffect("50000", _WAITING),
     "highSpeedMode": NoEffect("false", "the original has no use for it either"),
-    "isEnableBatchPush": NoEffect("false", _MULTI),
+    "isEnableBatchPush": NoEffect("false", _DLEDGER_ONLY),
     "isolateLogEnable": NoEffect(
         "false", "logs go to standard error; there are no log files to keep apart"
     ),
     "maxDelayTime": NoEffect("40", "the original has no use for it either"),
-    "maxLmqConsumeQueueNum": NoEffect("20000", _MULTI),
     "messageIndexSafe": NoEffect(
         "false", "it is as if true: after a kill the index is read back from where it was synced"
     ),
@@ -129,9 +126,6 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     "queryThreadPoolQueueCapacity": NoEffect("20000", _WAITING),
     "redeleteHangedFileInterval": NoEffect("120000", _UNLINK),
     "replyThreadPoolQueueCapacity": NoEffect("10000", _WAITING),
-    "rocketmq.broker.multiPathSplitter": NoEffect(
-        ",", "folders in storePathCommitLog are separated by commas"
-    ),
     "rocketmqHome": NoEffect("", "nothing is read from an installation folder"),
     "scheduleAsyncDeliverMaxPendingLimit": NoEffect("2000", _DELIVERY),
     "scheduleAsyncDeliverMaxResendNum2Blocked": NoEffect("3", _DELIVERY),

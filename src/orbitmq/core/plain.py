@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from orbitmq.core.plain_append import Stamp, append, stored_properties
+from orbitmq.core.plain_append import Stamp, append, append_copies, stored_properties
 from orbitmq.core.plain_batch import ID_END, BatchColumns, BatchStamp, append_batch, leading_ids
 from orbitmq.core.plain_gather import Gathered, PullStatus, gather
 from orbitmq.core.plain_known import LEARNING_COST, MISS_COST, PREFIXES, learn, take_known
@@ -43,6 +43,7 @@ __all__ = [
     "Stamp",
     "append",
     "append_batch",
+    "append_copies",
     "gather",
     "handle_one_read",
     "leading_ids",

@@ -10,6 +10,7 @@ Rules:
    stage by themselves.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from orbitmq.core.checksum import crc32
@@ -90,6 +91,18 @@ def append(
     if _NAME_END in properties:
         tail.keyed.append((queue.topic, log_offset, tail.store_ms, properties))
     return log_offset
+
+
+def append_copies(tail: LogTail, queues: Sequence[Queue], log_offset: int, code: int) -> None:
+    """Enter the record that was staged last into further queues, which its properties name."""
+    size = tail.end_offset - log_offset
+    entry = ENTRY.pack(log_offset, size, code)
+    for queue in queues:
+        tail.grown.add(queue)
+        queue.entries += entry
+        queue.put_bytes += size
+        queue.next_offset += 1
+    tail.copy_count += len(queues)
 
 
 def roll(tail: LogTail, left: int) -> None:

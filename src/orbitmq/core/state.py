@@ -45,6 +45,7 @@ class LogTail:
     """The end of the log: where the next record goes and what is staged for the next write."""
 
     __slots__ = (
+        "copy_count",
         "end_offset",
         "file_size",
         "grown",
@@ -75,6 +76,8 @@ class LogTail:
         self.staged = bytearray()
         self.staged_count = 0
         """How many records are staged."""
+        self.copy_count = 0
+        """How many entries of them are staged in light queues, besides those in their own."""
         self.grown: set[Queue] = set()
         """The queues that have entries of what is staged."""
         self.keyed: list[tuple[str, int, int, bytes]] = []

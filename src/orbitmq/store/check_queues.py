@@ -23,10 +23,12 @@ from typing import NamedTuple
 
 from orbitmq.core.state import ENTRY, ENTRY_SIZE
 from orbitmq.store.consume_queue import HOLE_SIZE
+from orbitmq.store.follow import properties_code
 from orbitmq.store.layout import Folder, can_hold_queue, file_name, is_file_name
 from orbitmq.store.log_walk import PIECE_SIZE, Seen, first_nonzero, usual_size
 from orbitmq.store.queue_ext import ADDRESS_MAX, ExtraUnits
 from orbitmq.store.verdict import READ_TRIES, RECOVERS, REPAIR, RESTORE, SET_ASIDE, Verdict
+from orbitmq.wire.light_queues import light_places
 from orbitmq.wire.sysflag import enters_queue
 from orbitmq.world.files import Files
 
@@ -185,6 +187,10 @@ class QueueCheck:
     def see(self, seen: Seen, code: int) -> None:
         """Compare the entry of a record whose code should be `code`."""
         record = seen.record
+        if enters_queue(record.sys_flag):
+            for name, number in light_places(record.properties):
+                light_code = self._light_code(seen, code, name, number)
+                self._see_entry(seen, light_code, (name, 0), number)
         if record.log_offset < self._removed.get(record.topic, 0):
             return
         if not enters_queue(record.sys_flag):
@@ -198,20 +204,33 @@ class QueueCheck:
             text += f"{record.topic!r}, queue {record.queue_id}, which cannot be"
             self._verdict.damage(self._root, -1, text, RESTORE)
             return
-        line = self._line(record.topic, record.queue_id)
-        self._count_up(line, record.queue_offset, record.log_offset)
-        wanted = (record.log_offset, seen.size, code)
-        entry = self._entry(line, record.queue_offset)
+        self._see_entry(seen, code, (record.topic, record.queue_id), record.queue_offset)
+
+    def _light_code(self, seen: Seen, code: int, name: str, number: int) -> int:
+        """Give the code of a light queue's entry: an original takes a delayed message's time."""
+        entry = self._entry(self._line(name, 0), number)
+        is_timed = entry is not None and entry[2] == code
+        return code if is_timed else properties_code(seen.record.properties)
+
+    def _see_entry(self, seen: Seen, code: int, key: tuple[str, int], number: int) -> None:
+        """Compare the entry that a record has in one of its queues."""
+        log_offset = seen.record.log_offset
+        if log_offset < self._removed.get(key[0], 0):
+            return
+        line = self._line(*key)
+        self._count_up(line, number, log_offset)
+        wanted = (log_offset, seen.size, code)
+        entry = self._entry(line, number)
         for _ in range(READ_TRIES):  # perhaps written since its block was read
             if entry == wanted or (entry is not None and entry[2] <= ADDRESS_MAX):
                 break
-            entry = self._entry(line, record.queue_offset, is_fresh=True)
+            entry = self._entry(line, number, is_fresh=True)
         if entry == wanted:
             self._found(line)
         elif entry == (0, 0, 0) or entry is None:
-            self._not_found(line, record.queue_offset, record.log_offset)
+            self._not_found(line, number, log_offset)
         else:
-            self._differs(line, record.queue_offset, entry, wanted)
+            self._differs(line, number, entry, wanted)
         self._verdict.counts["queue entries"] += 1
 
     def _line(self, topic: str, queue_id: int) -> _Line:

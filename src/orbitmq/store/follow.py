@@ -5,7 +5,9 @@ In: a record as the walk gives it. Out: the numbers that queues and index keep o
 Rules:
 1. The code is the hash of the tag, 0 without one. In the schedule topic it is the time at which the
    message is due: its store time and the delay of its level.
-2. The tag is found in the bytes. Whatever looks odd there (the name at the end of another name, the
+2. A record may be in light queues as well: its properties say so, whatever the settings are now.
+   The code there is that of its tag. Of a delayed one the original takes the time there, too.
+3. The tag is found in the bytes. Whatever looks odd there (the name at the end of another name, the
    property twice) is left to the exact parser: both always agree.
 """
 
@@ -15,9 +17,10 @@ from itertools import repeat
 
 from orbitmq.core import ID_END, Walked, leading_ids
 from orbitmq.wire.expression import CACHED_TAG_CHARS_MAX, tag_code
+from orbitmq.wire.light_queues import light_places
 from orbitmq.wire.names import SCHEDULE_TOPIC
 from orbitmq.wire.properties import DELAY, TAGS, parse_properties
-from orbitmq.wire.sysflag import TRANSACTION_MASK, Transaction
+from orbitmq.wire.sysflag import OUTSIDE_QUEUE, TRANSACTION_MASK, Transaction
 
 FEW_PARTS = 32
 """So many different endings of properties are looked at as they are: else only their tags are."""
@@ -38,6 +41,14 @@ _ROLLBACK = int(Transaction.ROLLBACK)
 def is_indexed(sys_flag: int, properties: bytes) -> bool:
     """Whether the key index may have the record: rolled back ones nobody looks for."""
     return _NAME_END in properties and sys_flag & TRANSACTION_MASK != _ROLLBACK
+
+
+def light_copies(walked: Walked) -> list[Walked]:
+    """Give a record as each light queue has it that it is in besides its own."""
+    if walked.sys_flag & OUTSIDE_QUEUE:
+        return []
+    places = light_places(walked.properties)
+    return [walked._replace(topic=name, queue_id=0, queue_offset=at) for name, at in places]
 
 
 def entry_code(walked: Walked, delays_ms: Sequence[int]) -> int:

@@ -23,6 +23,8 @@ class Written(NamedTuple):
     """Each queue with its next offset behind this write."""
     keyed: list[Keyed]
     message_count: int
+    copy_count: int = 0
+    """Entries in light queues: their messages count in their own."""
 
 
 class Publisher:
@@ -66,6 +68,7 @@ class Publisher:
             for queue, next_offset in written.grown:
                 self._grow(queue, next_offset)
                 grown.add(queue)
+            self.message_count -= written.copy_count
         return grown, published
 
     def _grow(self, queue: Queue, next_offset: int) -> None:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from orbitmq.core import LogTail, Queue, Walked, record_at
 from orbitmq.core.state import ENTRY
 from orbitmq.errors import StoreError
-from orbitmq.store.follow import entry_code, is_indexed
+from orbitmq.store.follow import entry_code, is_indexed, light_copies
 from orbitmq.store.publishing import Keyed, Written
 from orbitmq.store.scan import RECORD_BYTES_MAX
 from orbitmq.wire.record import BLANK_MAGIC, BLANK_SIZE, MAGIC_V1, MAGIC_V2
@@ -76,7 +76,8 @@ class RawFollower:
                 break
             record = self._record_at(data, position)
             if record is not None:
-                self._check_number(record, next_offsets)
+                for one in (record, *light_copies(record)):
+                    self._check_number(one, next_offsets)
                 records.append(record)
             position += size
         return RawBatch(data[:position], data[position:], records)
@@ -98,15 +99,19 @@ class RawFollower:
         """Give what a batch that was written brings."""
         grown: dict[Queue, int] = {}
         keyed: list[Keyed] = []
+        copy_count = 0
         for record in batch.records:
             if is_indexed(record.sys_flag, record.properties):
                 keyed.append((record.topic, record.log_offset, record.store_ms, record.properties))
             if enters_queue(record.sys_flag):
-                queue = self._add_entry(record)
-                grown[queue] = queue.next_offset
+                lights = light_copies(record)
+                copy_count += len(lights)
+                for queue in map(self._add_entry, (record, *lights)):
+                    grown[queue] = queue.next_offset
             self._tail.store_ms = max(self._tail.store_ms, record.store_ms)
         self.rest, self._dropped_size = batch.rest, batch.dropped_size
-        return Written(self._tail.end_offset, list(grown.items()), keyed, len(batch.records))
+        counts = (len(batch.records), copy_count)
+        return Written(self._tail.end_offset, list(grown.items()), keyed, *counts)
 
     def _size_at(self, data: bytes, position: int) -> int:
         """Give the size of what begins at a position, or 0 when not even that has come."""

@@ -22,11 +22,12 @@ from collections.abc import Callable, Iterable, Sequence
 from orbitmq.core import Walked
 from orbitmq.core.state import ENTRY, ENTRY_SIZE
 from orbitmq.store.consume_queue import HOLE_SIZE, Extent, QueueFiles
-from orbitmq.store.follow import entry_code, is_indexed
+from orbitmq.store.follow import entry_code, is_indexed, light_copies
 from orbitmq.store.key_index import KeyIndex
 from orbitmq.store.layout import can_hold_queue
 from orbitmq.store.queue_ext import ADDRESS_MAX
 from orbitmq.store.scan import Gap
+from orbitmq.wire.light_queues import LIGHT_MARK, is_light
 from orbitmq.wire.record import RECORD_SIZE_MIN
 from orbitmq.wire.sysflag import OUTSIDE_QUEUE
 
@@ -131,24 +132,31 @@ class Replay:
         """Follow one record; raises Disagreement."""
         if walked.store_ms > self.store_ms:
             self.store_ms = walked.store_ms
-        if self.is_removed is not None and self.is_removed(walked):
-            pass
-        elif not walked.sys_flag & OUTSIDE_QUEUE:
-            key = (walked.topic, walked.queue_id)
-            lane = self.lanes.get(key) or self._open(key)
-            if lane is None:
-                self._give_up(walked, "there cannot be such a queue")
-            elif walked.queue_offset == lane.next_offset and lane.doubt is None:
-                self._put(lane, walked)
-            else:
-                self._settle(lane, walked)
-        elif walked.queue_offset:
+        if not walked.sys_flag & OUTSIDE_QUEUE:
+            self._enter(walked)
+            if LIGHT_MARK in walked.properties:
+                for light in light_copies(walked):
+                    self._enter(light)
+        elif walked.queue_offset and not (self.is_removed and self.is_removed(walked)):
             self._give_up(walked, "its flags say that it is in no queue")
         if is_indexed(walked.sys_flag, walked.properties):
             keyed = self._keyed
             keyed.append((walked.topic, walked.log_offset, walked.store_ms, walked.properties))
             if len(keyed) >= KEYED_MAX:
                 self._pass_keyed()
+
+    def _enter(self, walked: Walked) -> None:
+        """Put a record into the queue that it names."""
+        if self.is_removed is not None and self.is_removed(walked):
+            return
+        key = (walked.topic, walked.queue_id)
+        lane = self.lanes.get(key) or self._open(key)
+        if lane is None:
+            self._give_up(walked, "there cannot be such a queue")
+        elif walked.queue_offset == lane.next_offset and lane.doubt is None:
+            self._put(lane, walked)
+        else:
+            self._settle(lane, walked)
 
     def add_gap(self, gap: Gap) -> None:
         """Take in that a part of the log is damaged: numbers may be missing behind it."""
@@ -347,6 +355,9 @@ class Replay:
                 if is_same and (self.trusts_bits or not (unit and unit.bit_map)):
                     ENTRY.pack_into(merged, place, log_offset, size, code)
             elif (log_offset, size, code) != new and self._is_compared:
+                if (log_offset, size) == new[:2] and is_light(lane.key[0]):
+                    ENTRY.pack_into(merged, place, log_offset, size, code)  # see `follow`, rule 2
+                    continue
                 number = lane.pending_offset + place // ENTRY_SIZE
                 raise Disagreement(
                     f"entry {number} of topic {lane.key[0]}, queue {lane.key[1]} says log offset"

@@ -117,12 +117,12 @@ class Store:
 
     # --- What is there ---
 
-    def queue(self, topic: str, queue_id: int) -> Queue:
-        """Give the queue, made empty when nothing was ever in it."""
+    def queue(self, topic: str, queue_id: int, made: Queue | None = None) -> Queue:
+        """Give the queue, empty when nothing was ever in it; `made` is such a one of its own."""
         key = (topic, queue_id)
         queue = self._queues.get(key)
         if queue is None:
-            queue = self._queues[key] = Queue(topic, queue_id, 0)
+            queue = self._queues[key] = made or Queue(topic, queue_id, 0)
         return queue
 
     def find_queue(self, topic: str, queue_id: int) -> Queue | None:
@@ -217,10 +217,10 @@ class Store:
         if size:
             self._raw.forget()  # this log has gone its own way
         grown = [(queue, queue.next_offset) for queue in tail.grown]
-        written = Written(tail.end_offset, grown, tail.keyed, tail.staged_count)
+        written = Written(tail.end_offset, grown, tail.keyed, tail.staged_count, tail.copy_count)
         tail.grown = set()
         tail.keyed = []
-        tail.staged_count = 0
+        tail.staged_count = tail.copy_count = 0
         return self._note_written(written, size, begin_s)
 
     def append_raw(self, log_offset: int, data: bytes) -> set[Queue]:
@@ -297,7 +297,7 @@ class Store:
         self.stats.put_failures += 1
         tail.staged = bytearray()
         tail.keyed.clear()
-        tail.staged_count = 0
+        tail.staged_count = tail.copy_count = 0
         tail.end_offset = tail.written_offset
         self.removals.lower(tail.end_offset)
         grown, tail.grown = tail.grown, set()
@@ -310,11 +310,11 @@ class Store:
             self._refusals.halt("a refused write could not be taken back")
 
     def _publish(self, visible_offset: int) -> set[Queue]:
-        count = self.message_count
+        total = self._publisher.entry_total
         grown, published = self._publisher.publish(visible_offset)
         for written in published:
             self._opened.index.add(written.keyed)
-        self._behind.add(grown, self.message_count - count)
+        self._behind.add(grown, self._publisher.entry_total - total)
         return grown
 
     # --- Syncing the log ---

@@ -38,7 +38,7 @@ def pull_message(context: Context, request: Command, connection: Connection) -> 
     choice = choose(context, header, group)
     pull = Pull(
         request=request,
-        queue=context.topics.queue(config, header.queue_id),
+        queue=context.topics.queue_to_read(config, header.queue_id),
         queue_offset=header.queue_offset,
         count_max=max(1, header.max_msg_nums),
         codes=choice.codes,

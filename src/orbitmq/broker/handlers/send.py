@@ -21,13 +21,14 @@ from orbitmq.broker.puts import (
     NewMessage,
     check_sizes,
     check_store,
+    closed,
     delayed,
     put,
     without_cluster,
 )
 from orbitmq.broker.send_checks import Target, check_send, retry_target
 from orbitmq.broker.send_properties import check_properties, delay_level, tags_code_of, unsupported
-from orbitmq.core import append, stored_properties
+from orbitmq.core import append, append_copies, stored_properties
 from orbitmq.errors import RequestFailed
 from orbitmq.net.connection import Connection, Result
 from orbitmq.store.refusals import RefusalKind
@@ -136,17 +137,24 @@ def _append(
     """Check a message that does not wait, and stage it."""
     text = header.properties.lstrip(names.ENTRY_END)
     properties = parse_properties(text)
-    check_properties(text.encode(), properties)
+    target, connection = place
+    light_names = context.topics.light.names_of(header.topic, properties)
+    check_properties(text.encode(), properties, is_light=bool(light_names))
+    if light_names:
+        numbers = context.topics.light.numbers(light_names)
+        text = closed(text) + f"{names.INNER_MULTI_QUEUE_OFFSET}{names.NAME_END}{numbers}"
     stored = stored_properties(context.core, without_cluster(text)).encode()
     check_sizes(body, stored, context.core.body_size_max)
-    target, connection = place
     queue = context.topics.queue(target.config, target.queue_id)
     check_store(context)
+    lights = context.topics.light.to_write(light_names) if light_names else []
     tail = context.core.tail
     tail.store_ms = max(tail.store_ms, context.clock.wall_ms())
-    numbers = (header.flag, header.sys_flag & SENDER_BITS, header.born_ms, header.reconsume_times)
-    stamp = (*numbers, 0, tags_code_of(properties))
+    flags = (header.flag, header.sys_flag & SENDER_BITS, header.born_ms, header.reconsume_times)
+    stamp = (*flags, 0, tags_code_of(properties))
     log_offset = append(tail, queue, context.origin(connection), stamp, body, stored)
+    if lights:
+        append_copies(tail, lights, log_offset, stamp[-1])
     return _Stored([log_offset], queue.next_offset - 1)
 
 

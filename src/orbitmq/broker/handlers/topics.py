@@ -28,6 +28,7 @@ from orbitmq.wire.command import Command, reply_to
 from orbitmq.wire.fastjson import read_request, write_json
 from orbitmq.wire.fields import read_header
 from orbitmq.wire.headers_topics import CreateTopic, DeleteTopic, GetTopicConfig, GetTopicStats
+from orbitmq.wire.light_queues import is_light
 
 STATS_QUEUES_MAX = 16_384
 """Queues in one answer: less than 2 MB."""
@@ -71,7 +72,8 @@ def _put_all(context: Context, request: Command, configs: list[TopicConfig]) -> 
 def delete_topic(context: Context, request: Command, _connection: Connection) -> Result:
     """Remove a topic with all it has; one that is not there is no error."""
     topic = read_header(DeleteTopic, request.fields).topic
-    check_name(topic, context.settings)
+    if not context.topics.light.has(topic):
+        check_name(topic, context.settings)
     _remove(context, [topic])
     return context.keeper.answer_kept(request)
 
@@ -91,7 +93,9 @@ def _remove(context: Context, topics: list[str]) -> None:
 
 def _queues(context: Context, topic: str) -> list[Queue]:
     known = context.core.topics.get(topic)
-    return list(known.queues.values()) if known is not None else []
+    if known is not None:
+        return list(known.queues.values())
+    return [context.topics.light.to_read(topic)] if context.topics.light.has(topic) else []
 
 
 def clean_unused(context: Context, request: Command, _connection: Connection) -> Result:
@@ -104,7 +108,9 @@ def clean_unused(context: Context, request: Command, _connection: Connection) ->
     unused = [
         topic
         for topic in context.store.queue_counts()
-        if known(topic) is None and not belongs_to_system(topic, context.settings)
+        if known(topic) is None
+        and not is_light(topic)
+        and not belongs_to_system(topic, context.settings)
     ]
     if not unused:
         return reply_to(request)
