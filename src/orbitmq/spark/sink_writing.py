@@ -40,6 +40,7 @@ from orbitmq.spark.sink_sending import Outbox, SinkFailed, publish_queues
 from orbitmq.spark.worker_rest import shorten_rest
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.world.clock import SystemClock
+from orbitmq.world.machine import keep_freed_memory
 
 
 @dataclass
@@ -133,7 +134,8 @@ def write_rows(plan: SinkPlan, batches: Iterator[Any]) -> SinkCommit:
     first = next(rows, None)
     if first is None:
         return SinkCommit()
-    shorten_rest()
+    if shorten_rest():
+        keep_freed_memory()  # requests are large: else each of their pages costs a fault
     return write_task(plan, current_task(plan.write), first, rows)
 
 

@@ -19,10 +19,13 @@ DAEMON = "pyspark.daemon"
 """The module that Spark starts workers with which it uses again."""
 
 
-def shorten_rest() -> None:
-    """Have the collector leave alone what is there, once in a worker's life."""
-    if not gc.get_freeze_count() and (TaskContext.get() is not None or _is_started_by_spark()):
-        gc.freeze()
+def shorten_rest() -> bool:
+    """Have the collector leave alone what is there; give whether it was the first time here."""
+    is_worker = TaskContext.get() is not None or _is_started_by_spark()
+    if gc.get_freeze_count() or not is_worker:
+        return False
+    gc.freeze()
+    return True
 
 
 def _is_started_by_spark() -> bool:
