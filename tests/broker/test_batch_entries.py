@@ -62,6 +62,29 @@ def test_messages_of_a_batch_are_stored_as_the_exact_reading_says(
     assert stored.tags_codes == [tag_code(parse_properties(text).get("TAGS", "")) for text in whole]
 
 
+ALIKE = ID + "\x02KEYS\x01k%03d\x02TAGS\x01%s\x02A\x01%s"
+
+
+@given(
+    st.sampled_from(["t", "%d"]),
+    st.sampled_from(["b", "%02d"]),
+    st.integers(0, 39),
+    st.integers(0, 80),
+    st.sampled_from("\x01\x02TX"),
+)
+@example("t", "b", 0, 49, "k")
+@example("%d", "%02d", 39, 51, "X")
+def test_one_odd_message_among_many_that_are_alike_has_the_code_of_its_own_tag(
+    tag: str, last: str, number: int, place: int, char: str
+) -> None:
+    tags = [tag % (at % 3) if "%" in tag else tag for at in range(40)]
+    lasts = [last % at if "%" in last else last for at in range(40)]
+    texts = [ALIKE % (at, *each) for at, each in enumerate(zip(tags, lasts, strict=True))]
+    texts[number] = texts[number][:place] + char + texts[number][place + 1 :]
+    stored = stored_columns(CONTEXT, cut_of([text.encode() for text in texts]), b"")
+    assert stored.tags_codes == [tag_code(parse_properties(text).get("TAGS", "")) for text in texts]
+
+
 def test_one_odd_message_leaves_the_others_as_they_are() -> None:
     owns = [b"A\x01a", b"B\x01\xff", b"C\x01\xc3\xa4\x02"]
     stored = stored_columns(CONTEXT, cut_of(owns), b"")

@@ -19,6 +19,18 @@ for name in (None, "broker-a"):
     assert decoder.decode(data, np.array(starts)).batch.num_rows == 9
 """
 
+WRITE = """
+import numpy as np
+from orbitmq.arrow.segments import repeated
+from orbitmq.spark.sink_messages import messages_of
+from orbitmq.spark.sink_writing import Requests, TaskKey, sink_options
+from orbitmq.wire.bodies_client import MessageQueue
+columns = {name: repeated("x", 9) for name in ("body", "tags", "keys", "shardingKey")}
+messages = messages_of(TaskKey("q", 1, 0), columns, np.arange(9, dtype=np.uint64))
+options = sink_options({"namesrvAddr": "127.0.0.1:1", "topic": "T", "queueSelector": "roundRobin"})
+assert len(list(Requests("T", [MessageQueue("T", "b", 0)], options).of(messages))) == 1
+"""
+
 
 @pytest.mark.parametrize(
     ("program", "others"),
@@ -27,8 +39,15 @@ for name in (None, "broker-a"):
         ("import orbitmq.spark.log_reading", ("orbitmq.client", "pandas")),
         ("import orbitmq.spark.topic_source", ("orbitmq.spark.sink_writing", "pandas")),
         (DECODE, ("pandas",)),
+        (WRITE, ("pandas",)),
     ],
-    ids=["a store is planned", "a store is read", "a topic is planned", "records are decoded"],
+    ids=[
+        "a store is planned",
+        "a store is read",
+        "a topic is planned",
+        "records are decoded",
+        "rows are written",
+    ],
 )
 def test_nothing_is_imported_that_is_not_needed(program: str, others: tuple[str, ...]) -> None:
     look = f"\nimport sys\nprint([name for name in {others!r} if name in sys.modules])"

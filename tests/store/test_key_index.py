@@ -311,6 +311,43 @@ def test_messages_with_an_id_and_one_word_each_have_the_rows_of_any_other(
     assert KeyHasher().rows(messages).each() == expected
 
 
+_ALIKE = b"UNIQ_KEY\x01%032X\x02A\x01b\x02KEYS\x01order-%04d\x02TAGS\x01t"
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 39),
+            st.integers(0, len(_ALIKE % (0, 0)) - 1),
+            st.sampled_from([b"\x01", b"\x02", b" ", b"K", b"E", b"Y", b"0", b"\xff"]),
+        ),
+        max_size=4,
+    ),
+    st.sampled_from(["T", "Töpic"]),
+    st.booleans(),
+)
+@example([], "T", True)
+@example([(3, 41, b"0")], "T", False)
+@example([(3, 20, b"\x02"), (4, 41, b"0")], "T", False)
+def test_odd_messages_among_many_that_are_alike_have_the_rows_of_any_other(
+    changes: list[tuple[int, int, bytes]], topic: str, has_two_topics: bool
+) -> None:
+    texts = [_ALIKE % (number << 8 | 7, number * 37) for number in range(40)]
+    for number, place, char in changes:
+        text = texts[number]
+        texts[number] = text[:place] + char + text[place + 1 :]
+    messages = [(topic, number, FIRST_MS + number // 20, raw) for number, raw in enumerate(texts)]
+    if has_two_topics:
+        messages[7] = ("U", *messages[7][1:])
+    expected = [
+        (index_hash(f"{topic}#{key}"), log_offset, store_ms)
+        for topic, log_offset, store_ms, raw in messages
+        for key in message_keys(raw)
+    ]
+    assert KeyHasher().rows(messages).each() == expected
+
+
 def test_what_a_hasher_remembers_is_bounded() -> None:
     hasher = KeyHasher()
     for number in range(REMEMBERED_MAX + 10):

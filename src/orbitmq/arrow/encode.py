@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from orbitmq.arrow.segments import bytes_of
+from orbitmq.arrow.segments import bytes_of, text_scalar
 from orbitmq.ensure import ensure
 from orbitmq.errors import LocalProtocolError
 from orbitmq.wire.batch import MESSAGE_SIZE_MIN
@@ -28,10 +28,10 @@ _MESSAGE_HEAD = np.dtype(
     [("size", ">i4"), ("magic", ">i4"), ("crc", ">i4"), ("flag", ">i4"), ("body_size", ">i4")]
 )
 PROPERTIES_SIZE = np.dtype(">i2")
-_EMPTY = pa.scalar(b"", type=pa.binary())
-_NAME_END = pa.scalar(NAME_END)
-_ENTRY_END = pa.scalar(ENTRY_END)
-_NOTHING = pa.scalar("")
+_NAME_END = text_scalar(NAME_END)
+_ENTRY_END = text_scalar(ENTRY_END)
+_NOTHING = text_scalar("")
+_EMPTY = _NOTHING.cast(pa.binary())
 _SEPARATORS = f"[{NAME_END}{ENTRY_END}]"
 
 
@@ -79,7 +79,7 @@ def _entries_of(name: str, values: Any) -> Any:
         raise LocalProtocolError(f"a property cannot be called {name[:80]!r}")
     _check_values(values, f"property {name!r}")
     return pc.binary_join_element_wise(
-        pa.scalar(name + NAME_END), values, _ENTRY_END, _NOTHING
+        text_scalar(name + NAME_END), values, _ENTRY_END, _NOTHING
     ).fill_null("")
 
 

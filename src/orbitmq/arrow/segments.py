@@ -10,8 +10,8 @@ Rules:
    is copied out.
 3. Memory may be as long as a log file: positions have 64 bits up to the copy.
 4. What is not UTF-8 becomes U+FFFD, as everywhere in messages.
-5. Arrays are made of buffers: `pa.array`, `pa.scalar` and `pa.repeat` import pandas where it is
-   installed, half a second of CPU in each of Spark's workers.
+5. Arrays are made of buffers: `pa.array`, `pa.scalar`, `pa.repeat` and `to_numpy` import pandas
+   where it is installed, half a second of CPU in each of Spark's workers.
 """
 
 from typing import Any
@@ -79,6 +79,11 @@ def repeated(text: str, count: int) -> Any:
     data = text.encode()
     values = np.tile(np.frombuffer(data, dtype=np.uint8), count)
     return evenly(values, len(data), count).view(pa.string())
+
+
+def text_scalar(text: str) -> Any:
+    """Give one text, as functions of Arrow take it beside arrays."""
+    return repeated(text, 1)[0]
 
 
 def plain_array(values: NDArray[Any], kind: Any) -> Any:

@@ -153,7 +153,7 @@ def _judged_one_by_one(context: Context, cut: Batch, shared: bytes, cluster: byt
 def _check_all_sizes(context: Context, columns: BatchColumns) -> None:
     size_max = context.core.body_size_max
     bodies, stored, ending = columns.bodies, columns.properties, columns.ending
-    longest = max(map(len, stored)) + len(ending)
-    if longest > names.PROPERTIES_SIZE_MAX or max(map(len, bodies)) > size_max:
+    longest = max(columns.property_sizes) + len(ending)
+    if longest > names.PROPERTIES_SIZE_MAX or max(columns.body_sizes) > size_max:
         for body, text in zip(bodies, stored, strict=True):
             check_sizes(body, text + ending, size_max)

@@ -6,6 +6,7 @@ Rules:
 1. A row is made of fields of four and eight bytes; a column is named by the place of its field,
    counted in units of four bytes.
 2. Whole columns are written by strides: `struct` would take a step of Python's for each row.
+3. A column that is an array of its field's size already is taken as it is.
 """
 
 import sys
@@ -30,11 +31,29 @@ def packed_rows(row: bytes, count: int, narrow: Columns, wide: Columns) -> bytes
         words.byteswap()
     step = len(row) // WORD_SIZE
     for place, numbers in narrow.items():
-        words[place::step] = array("i", numbers)
+        words[place::step] = _as_array("i", numbers)
     for place, numbers in wide.items():
-        halves = array("i", array("q", numbers).tobytes())
+        halves = array("i", _as_array("q", numbers).tobytes())
         words[place::step] = halves[_HIGH::2]
         words[place + 1 :: step] = halves[_LOW::2]
     if _IS_LITTLE:
         words.byteswap()
     return words.tobytes()
+
+
+def _as_array(code: str, numbers: Iterable[int]) -> "array[int]":
+    if isinstance(numbers, array) and numbers.typecode == code:
+        return numbers
+    return array(code, numbers)
+
+
+def low_words(lanes: int, count: int) -> "array[int]":
+    """Give the lower four bytes, signed, of each eight that a number has; the lowest first.
+
+    >>> low_words((7 << 64) + (1 << 32) + 2**32 - 1, 2).tolist()
+    [-1, 7]
+    """
+    words = array("i", lanes.to_bytes(2 * WORD_SIZE * count, "little"))
+    if not _IS_LITTLE:
+        words.byteswap()
+    return words[::2]

@@ -8,6 +8,7 @@ Rules:
 2. What would read back as something else is an error that names column and row: a body that is
    null or empty, a separator inside a text, properties that are too long.
 3. Everything here is done for whole columns; no loop of Python's touches a row.
+4. Rows of the usual columns are written without pandas: see arrow.segments rule 5.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,11 +19,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from orbitmq.arrow.encode import sizes_of
+from orbitmq.arrow.segments import text_scalar
 from orbitmq.errors import LocalProtocolError
 from orbitmq.spark.sink_keys import TaskKey
 from orbitmq.wire import properties as names
 from orbitmq.wire.properties import ENTRY_END, NAME_END, PROPERTIES_SIZE_MAX, is_reserved
 
+_NOTHING = text_scalar("")
+_NO_TEXT = pa.nulls(1, pa.string())[0]
 _MS = 1_000
 """Spark's timestamps have so many units in a millisecond."""
 
@@ -86,6 +91,8 @@ def messages_of(
 
 
 def _lengths(column: Any) -> Any:
+    if not column.null_count:
+        return sizes_of(column)
     return pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
 
 
@@ -105,14 +112,14 @@ def _flags(column: Any, numbers: Any) -> Any:
 def _joined(ids: Any, columns: dict[str, Any], more: tuple[Any, Any, str]) -> Any:
     """Give the properties string of each row, as binary."""
     numbers, delays, namespace = more
-    parts = [pa.scalar(f"{names.UNIQ_KEY}{NAME_END}"), ids, *_entries(columns, numbers)]
+    parts = [text_scalar(f"{names.UNIQ_KEY}{NAME_END}"), ids, *_entries(columns, numbers)]
     if delays is not None:
         name = names.DELAY if "delayTimeLevel" in columns else names.TIMER_DELIVER_MS
         parts.append(_entry(name, delays.cast(pa.string())))
     if namespace:
-        parts.append(pa.scalar(f"{ENTRY_END}{names.INSTANCE_ID}{NAME_END}{namespace}"))
+        parts.append(text_scalar(f"{ENTRY_END}{names.INSTANCE_ID}{NAME_END}{namespace}"))
     joined = pc.binary_join_element_wise(
-        *parts, pa.scalar(""), null_handling="replace", null_replacement=""
+        *parts, _NOTHING, null_handling="replace", null_replacement=""
     ).cast(pa.binary())
     sizes = _lengths(joined)
     if len(sizes) and sizes.max() > PROPERTIES_SIZE_MAX:
@@ -135,7 +142,7 @@ def _entries(columns: dict[str, Any], numbers: Any) -> Iterator[Any]:
 
 def _entry(name: str, values: Any) -> Any:
     return pc.binary_join_element_wise(
-        pa.scalar(f"{ENTRY_END}{name}{NAME_END}"), values, pa.scalar("")
+        text_scalar(f"{ENTRY_END}{name}{NAME_END}"), values, _NOTHING
     )
 
 
@@ -155,7 +162,7 @@ def _text(column: Any, name: str, numbers: Any) -> Any:
     if pc.any(pc.match_substring(column, ENTRY_END)).as_py():
         wrong = pc.fill_null(pc.match_substring(column, ENTRY_END), fill_value=False)
         _refuse(name, numbers, wrong.to_numpy(zero_copy_only=False), "holds the character 0x02")
-    return pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+    return pc.if_else(pc.equal(column, _NOTHING), _NO_TEXT, column)
 
 
 def _map_entries(column: Any, numbers: Any) -> Any:
@@ -168,7 +175,7 @@ def _map_entries(column: Any, numbers: Any) -> Any:
     keys, values, parents = keys.filter(keeps), values.filter(keeps), parents[keeps]
     _check_map(keys, values, numbers[parents])
     texts = pc.binary_join_element_wise(
-        pa.scalar(ENTRY_END), keys, pa.scalar(NAME_END), values, pa.scalar("")
+        text_scalar(ENTRY_END), keys, text_scalar(NAME_END), values, _NOTHING
     )
     ends = np.zeros(len(column) + 1, np.int32)
     np.cumsum(np.bincount(parents, minlength=len(column)), out=ends[1:])

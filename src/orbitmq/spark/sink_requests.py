@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from orbitmq.arrow.encode import encode_messages
+from orbitmq.arrow.encode import encode_messages, sizes_of
 from orbitmq.arrow.segments import bytes_of
 from orbitmq.client.batches import RECORD_OVERHEAD
 from orbitmq.client.outgoing import compressed
@@ -93,7 +93,7 @@ class Requests:
         order = np.argsort(chosen, kind="stable")
         if chosen.any() and not (order[:-1] < order[1:]).all():
             messages, chosen = messages.take(order), chosen[order]
-        sizes = pc.binary_length(messages.properties).to_numpy()
+        sizes = sizes_of(messages.properties)
         alone = self._alone(messages, sizes)
         data, ends = _encoded(messages)
         weights = np.cumsum(RECORD_OVERHEAD + len(self._topic) + np.diff(ends))

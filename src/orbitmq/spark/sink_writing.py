@@ -37,8 +37,10 @@ from orbitmq.spark.sink_patience import patiently
 from orbitmq.spark.sink_requests import Requests
 from orbitmq.spark.sink_schema import check_schema
 from orbitmq.spark.sink_sending import Outbox, SinkFailed, publish_queues
+from orbitmq.spark.worker_rest import shorten_rest
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.world.clock import SystemClock
+from orbitmq.world.machine import keep_freed_memory
 
 
 @dataclass
@@ -74,6 +76,7 @@ def batch_writer(
     """Give the writer of a batch; raises SettingError for wrong options or columns."""
     if overwrite:
         raise SettingError(f'{FORMAT}: topics only grow; write with mode("append")')
+    shorten_rest()
     options = sink_options(given)
     begun_ms = None if options.write_id else SystemClock().wall_ms()
     columns = check_schema(schema, options)
@@ -82,6 +85,7 @@ def batch_writer(
 
 def stream_writer(given: Mapping[str, str], schema: StructType) -> DataSourceStreamArrowWriter:
     """Give the writer of a stream; raises SettingError for wrong options or columns."""
+    shorten_rest()
     options = sink_options(given)
     if options.write_id:
         raise SettingError(f"{FORMAT}: writeId is for batch writes; a stream has its checkpoint")
@@ -98,6 +102,10 @@ class TopicBatchWriter(DataSourceArrowWriter):
         """Store the rows of a task."""
         return write_rows(self._plan, iterator)
 
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Do nothing: rows are stored when their tasks have ended."""
+        shorten_rest()
+
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
     """Writes the micro-batches of one query."""
@@ -111,6 +119,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Keep where the batch has ended, for those that may be repeated."""
+        shorten_rest()
         commits = [each for each in messages if isinstance(each, SinkCommit) and each.ends]
         if self._plan.options.is_idempotent and commits:
             ends = [
@@ -125,6 +134,8 @@ def write_rows(plan: SinkPlan, batches: Iterator[Any]) -> SinkCommit:
     first = next(rows, None)
     if first is None:
         return SinkCommit()
+    if shorten_rest():
+        keep_freed_memory()  # requests are large: else each of their pages costs a fault
     return write_task(plan, current_task(plan.write), first, rows)
 
 

@@ -5,16 +5,29 @@ In: nothing. Out: nothing; the worker's collector of garbage looks at less.
 Rules:
 1. Spark's worker collects garbage after each task, and so looks at everything that was ever
    imported there: 23 ms of CPU, as much as 25,000 rows take to decode. What is there when a worker
-   reads for the first time stays for its life, so the collector is told to leave it alone.
-2. Only Spark's workers are treated so: elsewhere memory is the program's own affair.
+   works for the first time stays for its life, so the collector is told to leave it alone.
+2. Only Spark's workers are treated so, those that plan and commit like those that run tasks:
+   elsewhere memory is the program's own affair.
 """
 
 import gc
+import sys
 
 from pyspark import TaskContext
 
+DAEMON = "pyspark.daemon"
+"""The module that Spark starts workers with which it uses again."""
 
-def shorten_rest() -> None:
-    """Have the collector leave alone what is there, once in a worker's life."""
-    if TaskContext.get() is not None and not gc.get_freeze_count():
-        gc.freeze()
+
+def shorten_rest() -> bool:
+    """Have the collector leave alone what is there; give whether it was the first time here."""
+    is_worker = TaskContext.get() is not None or _is_started_by_spark()
+    if gc.get_freeze_count() or not is_worker:
+        return False
+    gc.freeze()
+    return True
+
+
+def _is_started_by_spark() -> bool:
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec is not None and spec.name == DAEMON

@@ -16,6 +16,7 @@ from functools import lru_cache
 from itertools import repeat
 
 from orbitmq.core import ID_END, Walked, leading_ids
+from orbitmq.core.alike import alike
 from orbitmq.wire.expression import CACHED_TAG_CHARS_MAX, tag_code
 from orbitmq.wire.light_queues import light_places
 from orbitmq.wire.names import SCHEDULE_TOPIC
@@ -24,6 +25,9 @@ from orbitmq.wire.sysflag import OUTSIDE_QUEUE, TRANSACTION_MASK, Transaction
 
 FEW_PARTS = 32
 """So many different endings of properties are looked at as they are: else only their tags are."""
+
+SAME_MAX = 64
+"""Endings up to so many characters are compared character by character, all texts at once."""
 
 UNKNOWN_LEVEL_DELAY_MS = 1_000
 """What the original takes for a level that its table does not have."""
@@ -93,7 +97,7 @@ def properties_codes(texts: Sequence[bytes]) -> list[int]:
     if parts is None:
         parts = [text[ID_END:] for text in texts] if leading_ids(texts) else texts
     known = {part: properties_code(part) for part in set(parts)}
-    return list(map(known.__getitem__, parts))
+    return list(map(known.__getitem__, parts)) if len(known) > 1 else [*known.values()] * len(parts)
 
 
 def _tag_parts(texts: Sequence[bytes]) -> list[bytes] | None:
@@ -101,13 +105,28 @@ def _tag_parts(texts: Sequence[bytes]) -> list[bytes] | None:
 
     Where TAGS stands as often as there are texts, and in each of them, it is in each of them once.
     """
-    starts = list(map(bytes.find, texts, repeat(_NEXT_TAGS)))
-    if min(starts) < 0 or _END.join(texts).count(_TAGS) != len(texts):
-        return None
-    parts = [text[start + 1 :] for text, start in zip(texts, starts, strict=True)]
+    parts = _alike_tag_parts(texts)
+    if parts is None:
+        starts = list(map(bytes.find, texts, repeat(_NEXT_TAGS)))
+        if min(starts) < 0 or _END.join(texts).count(_TAGS) != len(texts):
+            return None
+        parts = [text[start + 1 :] for text, start in zip(texts, starts, strict=True)]
     if len(set(parts)) <= FEW_PARTS:  # what follows the tag is alike, or there is nothing
         return parts
     return [part.partition(_END)[0] for part in parts]
+
+
+def _alike_tag_parts(texts: Sequence[bytes]) -> list[bytes] | None:
+    """Give of each text its tag and what follows; None unless all have it at the same place."""
+    columns = alike(texts)
+    start = columns.first.find(_NEXT_TAGS) if columns is not None else -1
+    if columns is None or start < 0 or columns.joined.count(_TAGS) != len(texts):
+        return None
+    if not columns.has(_NEXT_TAGS, start):
+        return None
+    if columns.size - start <= SAME_MAX and columns.is_same(start, columns.size):
+        return [columns.first[start + 1 :]] * len(texts)
+    return columns.parts(start + 1, columns.size)
 
 
 @lru_cache(maxsize=4_096)

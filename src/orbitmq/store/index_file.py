@@ -131,10 +131,10 @@ class IndexFile:
         hashes, offsets, times = rows if count == rows.row_count else rows.between(0, count)
         if number <= 1:
             header = header._replace(begin_ms=times[0], begin_offset=offsets[0])
-        age_at = {store_ms: _age_s(store_ms - header.begin_ms) for store_ms in set(times)}
-        slots = [key_hash % self.shape.slot_count + _HEADER_SLOTS for key_hash in hashes]
+        slot_count = self.shape.slot_count
+        slots = [key_hash % slot_count + _HEADER_SLOTS for key_hash in hashes]
         previous, newest = _linked(pages, slots, number)
-        columns = {_HASH: hashes, _AGE: map(age_at.__getitem__, times), _PREVIOUS: previous}
+        columns = {_HASH: hashes, _AGE: _ages(times, header.begin_ms), _PREVIOUS: previous}
         self._parts[0][1].extend(packed_rows(_NO_ENTRY, count, columns, {_OFFSET: offsets}))
         self._set_slots(pages, newest)  # rule 1
         self.header = Header(
@@ -244,6 +244,15 @@ def _linked(
         newest[place] = number
         number += 1
     return previous, newest
+
+
+def _ages(times: Sequence[int], begin_ms: int) -> array[int]:
+    """Give the ages of entries; those of a batch have one time."""
+    first = times[0]
+    if times.count(first) == len(times):
+        return array("i", (_age_s(first - begin_ms),)) * len(times)
+    age_at = {store_ms: _age_s(store_ms - begin_ms) for store_ms in set(times)}
+    return array("i", map(age_at.__getitem__, times))
 
 
 def _age_s(age_ms: int) -> int:

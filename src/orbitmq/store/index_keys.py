@@ -8,7 +8,8 @@ Rules:
 1. The hash is Java's over `topic#key`, made absolute (0 where that does not fit).
 2. Properties are searched, not parsed, as long as each name stands there once and at the start of
    an entry. Whatever looks otherwise is left to `parse_properties`: both ways give the same keys.
-3. Ids and words are hashed for many messages at once. The hashes of topics are remembered, and
+3. Ids and words are hashed for many messages at once; of messages that are alike only the
+   characters in which they differ (`core.alike`). The hashes of topics are remembered, and
    forgotten when they reach their limit.
 4. Of the words of KEYS the first 64 count. The others are counted in `left_out` and not filed: a
    message of 32 KB could bring thousands, and each costs the loop's time and room in memory.
@@ -16,10 +17,12 @@ Rules:
 """
 
 import struct
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from itertools import chain, repeat
 from typing import NamedTuple
 
+from orbitmq.core.alike import Alike, alike
 from orbitmq.wire.java import index_hash, string_hash
 from orbitmq.wire.properties import (
     ENTRY_END,
@@ -74,6 +77,8 @@ _UNIQ_MARK = (UNIQ_KEY + NAME_END).encode()
 _KEYS_MARK = (KEYS + NAME_END).encode()
 _MARK_SIZE = len(_UNIQ_MARK)
 _KEYS_MARK_SIZE = len(_KEYS_MARK)
+_NEXT_KEYS = ENTRY_END.encode() + _KEYS_MARK
+_KEY = b"KEY"
 _NAME_END = NAME_END.encode()
 _END = ENTRY_END.encode()
 _END_BYTE = ord(ENTRY_END)
@@ -82,6 +87,8 @@ _KEY_SIZE = 32
 _ID_END = _MARK_SIZE + _KEY_SIZE
 _NO_KEY = bytes(_KEY_SIZE)
 _SEPARATOR = KEY_SEPARATOR.encode()
+_NO_CHARS = _NAME_END + _END + _SEPARATOR
+"""Characters that a key which is one word does not have."""
 _MASK = 0xFFFFFFFF
 _INT_MAX = 0x7FFFFFFF
 _INT_MIN_ABSOLUTE = 2**31
@@ -126,6 +133,9 @@ class KeyHasher:
         ids = b"".join(texts)
         cut = None
         if _NAME_END in ids or set(map(len, texts)) != {_KEY_SIZE}:
+            rows = self._alike_rows(topics, offsets, times, texts)
+            if rows is not None:
+                return rows
             pairs = _one_word_each(texts)
             if pairs is not None:
                 by_id = self._row_hashes(topics, pairs[0])
@@ -140,6 +150,32 @@ class KeyHasher:
             return self._mixed(messages, cut, _hashes(ids))
         return Rows(self._row_hashes(topics, ids), offsets, times)
 
+    def _alike_rows(
+        self,
+        topics: Sequence[str],
+        offsets: Sequence[int],
+        times: Sequence[int],
+        texts: Sequence[bytes],
+    ) -> Rows | None:
+        """Give the rows of messages of one topic that are alike in all but their keys' characters.
+
+        None when they are not, or have not an id and one word.
+        """
+        columns = alike(texts)
+        word = _word_place(columns) if columns is not None else None
+        if columns is None or word is None or topics.count(topics[0]) != len(topics):
+            return None
+        before = self._topic_hash(topics[0])
+        by_id = columns.hashes(_MARK_SIZE, _ID_END, _NO_CHARS, before)
+        by_word = columns.hashes(*word, _NO_CHARS, before)
+        if by_id is None or by_word is None:
+            return None
+        hashes = array("i", bytes(2 * by_id.itemsize * len(by_id)))
+        hashes[::2], hashes[1::2] = _absolutes(by_id), _absolutes(by_word)
+        is_one_time = times.count(times[0]) == len(times)
+        both = (times[0],) * (2 * len(times)) if is_one_time else _in_turn(times)
+        return Rows(hashes, _in_turn(offsets), both)
+
     def _row_hashes(
         self, topics: Sequence[str], texts: bytes, sizes: Sequence[int] | None = None
     ) -> Sequence[int]:
@@ -149,10 +185,7 @@ class KeyHasher:
         """
         value = _hashed(texts) + int.from_bytes(self._topic_parts(topics, sizes), "little")
         # A sum of two hashes stays in the room of its key: 32 bytes.
-        found = list(map(abs, _first_words(value, len(texts))))
-        if _INT_MIN_ABSOLUTE in found:
-            found = [0 if each == _INT_MIN_ABSOLUTE else each for each in found]
-        return found
+        return _absolutes(_first_words(value, len(texts)))
 
     def _topic_parts(self, topics: Sequence[str], sizes: Sequence[int] | None) -> bytes:
         """Give what the topics add to the hashes of keys of these sizes."""
@@ -218,6 +251,34 @@ def _in_turn(first: Sequence[int], second: Sequence[int] | None = None) -> list[
     column[::2] = first
     column[1::2] = first if second is None else second
     return column
+
+
+def _absolutes(hashes: Iterable[int]) -> "array[int]":
+    """Give hashes of Java's as the index has them."""
+    found = list(map(abs, hashes))
+    if _INT_MIN_ABSOLUTE in found:
+        found = [0 if each == _INT_MIN_ABSOLUTE else each for each in found]
+    return array("i", found)
+
+
+def _word_place(columns: Alike) -> tuple[int, int] | None:
+    """Give where all texts have the value of KEYS; None unless they begin with an id of 32.
+
+    Names stand where the first text has them, and KEY in no other: nothing comes twice.
+    """
+    first = columns.first
+    at = first.find(_NEXT_KEYS)
+    start = at + len(_NEXT_KEYS)
+    end = first.find(_END, start)
+    if at < _ID_END or columns.joined.count(_KEY) != 2 * columns.count:
+        return None
+    has_names = (
+        columns.has(_UNIQ_MARK, 0)
+        and columns.has(_END, _ID_END)
+        and columns.has(_NEXT_KEYS, at)
+        and (end < 0 or columns.has(_END, end))
+    )
+    return (start, end if end >= 0 else columns.size) if has_names else None
 
 
 def _is_id(text: bytes) -> bool:
