@@ -32,6 +32,9 @@ PYTEST := $(BIN)/python -m pytest
 AGAIN := ORBITMQ_SECOND_RUN=1 $(PYTEST)
 FAILED := --last-failed --last-failed-no-failures none
 
+# A run of the tests starts a thousand processes: none of them need compile our modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup run test test-others test-spark check format bench bench-spark compat demo fuzz torture kills kills-spark \
   exchange docs spark-archive lock clean
 .DEFAULT_GOAL := run
@@ -61,7 +64,9 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-test: check
+# Spark's classes are parsed for all its tests at once, while the linters use the other core.
+test: $(VENV)/.dev
+	$(MAKE) --jobs 2 check spark-archive
 	$(PYTEST) -n $(WORKERS) --dist loadfile || $(AGAIN) $(FAILED)
 
 # The parts of it: all that needs no Spark, and Spark alone, in one process. What each remembers of failures is its own.

@@ -44,7 +44,7 @@ class Plan:
     """How much is measured."""
 
     row_count: int = 1_000_000
-    sink_row_count: int = 300_000
+    sink_row_count: int = 1_000_000
     warm_ups_max: int = 6
     rounds: int = 3
     decode_rows: int = 200_000

@@ -7,8 +7,9 @@ In: a session and a place with rows. Out: a rate for each kind of read and write
 3. Java is warm before anything counts: each kind runs until a pass is not quicker any more than
    the one before, `warm_ups_max` times at most. Then kinds take turns; the median round counts.
 4. There are so many rows that the fixed cost of a job (planning, start of tasks: about a second of
-   CPU) is not what is measured. `ready batches` is a source that does nothing (spark_ceiling.py):
-   the most that any source written in Python gives this session.
+   CPU) is not what is measured; to warm up, a part of what is written does, which spares the disk.
+   `ready batches` is a source that does nothing (spark_ceiling.py): the most that any source
+   written in Python gives this session.
 5. Rows that are written are made by little more than a copy: the measure is the sink. Before each
    round of it free memory is touched, as before every run with a server: see machine.py.
 """
@@ -49,6 +50,9 @@ BESIDE = {
 STEADY = 0.95
 """A pass that needs this much of the CPU of the one before is not quicker any more."""
 
+WARM_UP_PARTS = 4
+"""One of so many parts of the rows is written at a time to warm up."""
+
 Run = Callable[[], None]
 
 
@@ -71,11 +75,11 @@ def measure(
     spark: SparkSession, place: Place, warm_ups_max: int, rounds: int, quiet_limit_s: float
 ) -> dict[str, Rate]:
     """Give the rate of each kind."""
-    kinds = _kinds(spark, place)
     pid = jvm_pid(spark)
-    for name, kind in kinds.items():
+    for name, kind in _kinds(spark, place, place.sink_row_count // WARM_UP_PARTS).items():
         say(f"{name}, to warm up")
         _warm_up(kind, pid, warm_ups_max)
+    kinds = _kinds(spark, place, place.sink_row_count)
     found: dict[str, list[Rate]] = {name: [] for name in kinds}
     for number in range(rounds):
         for name, kind in kinds.items():
@@ -103,11 +107,11 @@ def _warm_up(kind: Kind, pid: int, times_max: int) -> None:
         before_s = cpu_s
 
 
-def _kinds(spark: SparkSession, place: Place) -> dict[str, Kind]:
+def _kinds(spark: SparkSession, place: Place, sink_count: int) -> dict[str, Kind]:
     parquet = spark.read.parquet(str(place.parquet))
     log = {"path": str(place.store)}
     topic = {"namesrvAddr": place.source.namesrv, "topic": TOPIC}
-    count, sink_count = place.row_count, place.sink_row_count
+    count = place.row_count
     rows = _rows(spark, sink_count)
     spark.dataSource.register(Ceiling)
     ready = {"file": str(next((place.store / "commitlog").iterdir())), "rows": str(count)}

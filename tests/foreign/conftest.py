@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.foreign.compat import OURS, Played, original_system, our_system
 from tests.foreign.compat_java import CLIENTS, ORIGINAL, JavaPlays
-from tests.foreign.judged import System, system_under_test
+from tests.foreign.judged import System, namesrv_under_test, system_under_test
+from tests.foreign.stores import SMALL, DataFolder
 
 # The first run fetches jars and builds programs; after that a test takes seconds.
 LIMIT_S = 900
@@ -54,6 +56,19 @@ def java_run(request: pytest.FixtureRequest, java_plays: JavaPlays) -> Played:
     """What one client's run stated on one system."""
     client, system = request.param
     return java_plays.of(client)[system]
+
+
+@pytest.fixture(scope="module")
+def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A name server for the originals of this module."""
+    with namesrv_under_test(tmp_path_factory.mktemp("namesrv")) as address:
+        yield address
+
+
+@pytest.fixture
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> DataFolder:
+    """A folder that changes hands, for brokers with the SIZES of the module or small ones."""
+    return DataFolder(tmp_path / "data", getattr(request.module, "SIZES", SMALL))
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ own, and ours those of the original. Every stop is a clean one; then nobody deli
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,20 +13,12 @@ import pytest
 from orbitmq.wire.record import Record
 from tests.behaviour.requests import fill
 from tests.behaviour.test_delay import delivered
-from tests.foreign.judged import namesrv_under_test
 from tests.foreign.stores import SMALL, DataFolder, Opened, check_store, original_on, ours_on
 from tests.wire_client import WireClient
 
 pytestmark = [pytest.mark.foreign, pytest.mark.slow]
 
 LEVELS = {"messageDelayLevel": "1s 15s 1h"}
-
-
-@pytest.fixture(scope="module")
-def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A name server for the original of this module."""
-    with namesrv_under_test(tmp_path_factory.mktemp("namesrv")) as address:
-        yield address
 
 
 def send_all(opened: Opened, name: str) -> None:

@@ -4,16 +4,12 @@ Both run with enableLmq and enableMultiDispatch. The judge is the other broker: 
 has the same messages under the same numbers, goes on behind them, and knows the offsets.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from orbitmq.wire.properties import parse_properties
 from orbitmq.wire.record import scan_records
 from tests.behaviour.requests import pull_request, send_request
 from tests.foreign.asking import await_claim
-from tests.foreign.judged import namesrv_under_test
 from tests.foreign.stores import SMALL, DataFolder, Opened, check_store, original_on, ours_on
 from tests.wire_client import WireClient
 
@@ -24,18 +20,6 @@ VERSION = "4.9.7"
 NAMES = ("%LMQ%all", "%LMQ%0", "%LMQ%1", "%LMQ%2")
 SIZES = {**SMALL, "enableLmq": "true", "enableMultiDispatch": "true"}
 GROUP = "%LMQ%readers"
-
-
-@pytest.fixture(scope="module")
-def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A name server for the originals of this module."""
-    with namesrv_under_test(tmp_path_factory.mktemp("namesrv")) as address:
-        yield address
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> DataFolder:
-    return DataFolder(tmp_path / "data", SIZES)
 
 
 def numbers_of(count: int) -> dict[str, list[int]]:

@@ -7,8 +7,6 @@ by byte: where the bits of a group lie, and the units that an original wrote.
 
 import json
 import struct
-from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -17,7 +15,6 @@ from orbitmq.store.bloom import Bloom
 from orbitmq.wire.record import decode_record
 from tests.behaviour.requests import pull_request, send_request
 from tests.foreign.asking import await_claim
-from tests.foreign.judged import namesrv_under_test
 from tests.foreign.stores import SMALL, DataFolder, check_store, original_on, ours_on
 from tests.wire_client import WireClient
 
@@ -51,18 +48,6 @@ class Entry(NamedTuple):
     log_offset: int
     size: int
     code: int
-
-
-@pytest.fixture(scope="module")
-def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A name server for the originals of this module."""
-    with namesrv_under_test(tmp_path_factory.mktemp("namesrv")) as address:
-        yield address
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> DataFolder:
-    return DataFolder(tmp_path / "data", SIZES)
 
 
 # --- Talking to either broker ---

@@ -12,7 +12,6 @@ import os
 import random
 import shutil
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,6 @@ from tests.foreign.contents import (
     grew_from,
     read_contents,
 )
-from tests.foreign.judged import namesrv_under_test
 from tests.foreign.loads import Sent, send_load, send_until_killed
 from tests.foreign.peers import java_probe
 from tests.foreign.running import ProgramFailed
@@ -56,18 +54,6 @@ FLUSHED_OFTEN = {
 }
 STAMP_SLACK_MS = 3_000  # by so much the original distrusts a checkpoint
 ROUNDS = int(os.environ.get("ORBITMQ_EXCHANGE_ROUNDS", "1"))
-
-
-@pytest.fixture(scope="module")
-def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A name server for the originals of this module."""
-    with namesrv_under_test(tmp_path_factory.mktemp("namesrv")) as address:
-        yield address
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> DataFolder:
-    return DataFolder(tmp_path / "data", SMALL)
 
 
 def assert_all_there(opened: Opened, sent: list[Sent]) -> Contents:

@@ -9,12 +9,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 import orbitmq.spark
 from orbitmq.errors import SettingError
 from orbitmq.spark import make_archive, quick_start
+from orbitmq.spark.compiled_home import compiled_home
 from orbitmq.spark.session import LOCAL_SETTINGS, _local_settings, _with_quick_start, session
 from tests.world.test_java import put_java
 
@@ -82,6 +84,67 @@ def test_workers_run_the_python_of_the_driver(spark: SparkSession) -> None:
     """Symptom: ModuleNotFoundError in workers, of a virtual environment nobody activated."""
     found = spark.sparkContext.parallelize([0]).map(lambda _: sys.executable).collect()
     assert [Path(one).resolve() for one in found] == [Path(sys.executable).resolve()]
+
+
+def test_processes_of_spark_import_the_installed_pyspark(spark: SparkSession) -> None:
+    """Symptom: each of a dozen processes spent a second on compiling what Spark has in a zip."""
+    found = spark.sparkContext.parallelize([0]).map(lambda _: pyspark.__file__).collect()
+    assert found == [pyspark.__file__]
+
+
+LOCAL = {"spark.master": "local[2]"}
+ELSEWHERE = {"spark.master": "spark://127.0.0.1:7077"}
+OTHER_PYTHON = {**LOCAL, "spark.pyspark.python": "/usr/bin/other"}
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the user that is empty, and an environment that says nothing of Spark."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name in ("SPARK_HOME", "PYSPARK_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def test_a_home_of_links_is_there_while_java_starts(cache: Path) -> None:
+    for _ in range(2):  # made, and found again
+        with compiled_home(LOCAL):
+            home = Path(os.environ["SPARK_HOME"])
+            assert home.is_relative_to(cache)
+            assert (home / "jars").samefile(Path(pyspark.__file__).parent / "jars")
+            assert (home / "bin/spark-submit").exists()
+            assert not (home / "python").exists()
+        assert "SPARK_HOME" not in os.environ
+
+
+@pytest.mark.parametrize("settings", [ELSEWHERE, OTHER_PYTHON])
+def test_spark_elsewhere_and_another_python_keep_sparks_own_home(
+    settings: dict[str, str], cache: Path
+) -> None:
+    """Symptom: ModuleNotFoundError for pyspark in workers whose Python has none."""
+    with compiled_home(settings):
+        assert "SPARK_HOME" not in os.environ
+    assert not list(cache.iterdir())
+
+
+@pytest.mark.parametrize("name", ["SPARK_HOME", "PYSPARK_PYTHON"])
+def test_what_the_environment_says_of_spark_stays(
+    name: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "/usr/bin/other")
+    with compiled_home(LOCAL):
+        assert os.environ[name] == "/usr/bin/other"
+        assert name == "SPARK_HOME" or "SPARK_HOME" not in os.environ
+    assert not list(cache.iterdir())
+
+
+def test_a_cache_that_cannot_be_written_starts_spark_as_ever(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cache / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache / "file"))
+    with compiled_home(LOCAL):
+        assert "SPARK_HOME" not in os.environ
 
 
 def test_a_running_session_is_given_as_it_is(spark: SparkSession) -> None:

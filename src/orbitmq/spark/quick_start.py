@@ -5,26 +5,22 @@ In: which Java and which Spark there are. Out: Java's options, and where the arc
 Rules:
 1. The archive holds Spark's classes as Java has parsed them. `orbitmq.spark.make_archive` makes it,
    once for each Java and Spark; where there is none, the other options help alone.
-2. It lies in the user's cache (XDG_CACHE_HOME), never in a project. Java ignores one that does
-   not fit.
+2. It lies in the user's cache. Java ignores one that does not fit.
 3. Not for production: code that is compiled once and lightly runs at two thirds of the speed.
 """
 
-import hashlib
 import importlib.util
 from pathlib import Path
 
+from orbitmq.spark.user_cache import cached
 from orbitmq.world.files import SystemFiles
 from orbitmq.world.java import find_java
-from orbitmq.world.machine import environment_text, home_folder
 
 PLAIN_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m"
 """A deep plan needs a deep stack before it is compiled."""
 
 SILENT = "-Xlog:disable -Xlog:all=off"
 """Java must not complain of an archive on standard output, where programs read other things."""
-
-_DIGEST_CHARS = 16
 
 
 def java_options(archive: Path | None) -> str:
@@ -39,9 +35,6 @@ def archive_path() -> Path | None:
     java, spark = find_java(), importlib.util.find_spec("pyspark")
     if java is None or spark is None or spark.origin is None:
         return None
-    # Java refuses an archive whose jars lay elsewhere, or that another version of it made.
-    facts = f"{java.path.resolve()} {java.version} {spark.origin}"
-    digest = hashlib.sha256(facts.encode()).hexdigest()[:_DIGEST_CHARS]
-    cache = environment_text("XDG_CACHE_HOME")
-    folder = Path(cache) if cache else home_folder() / ".cache"
-    return folder / "orbitmq" / f"spark-{digest}.jsa"
+    # Java refuses an archive whose jars lay elsewhere (compiled_home.py), or of another version.
+    facts = f"{java.path.resolve()} {java.version} {spark.origin} linked"
+    return cached("spark", facts).with_suffix(".jsa")

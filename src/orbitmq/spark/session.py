@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from orbitmq.errors import MissingExtra, MissingProgram, SettingError
+from orbitmq.spark.compiled_home import compiled_home
 from orbitmq.spark.quick_start import archive_path, java_options
 from orbitmq.world.java import find_java
 from orbitmq.world.machine import core_count
@@ -90,7 +91,9 @@ def session(
             _ensure_java()
             if is_quick_start:
                 given = _with_quick_start(given)
-            spark = _started(app_name, {**_local_settings(cores), **given})
+            chosen = {**_local_settings(cores), **given}
+            with compiled_home(chosen):
+                spark = _started(app_name, chosen)
     register_formats(spark)
     return spark
 
