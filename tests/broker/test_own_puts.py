@@ -192,7 +192,7 @@ def test_a_kill_while_a_topic_is_removed_leaves_its_settings_or_nothing(tmp_path
 
     async def remove() -> None:
         files = Stopping()
-        settings = BrokerSettings(listen_port=0)
+        settings = BrokerSettings(listen_port=0, mapped_file_size_commit_log=1 << 20)
         at = await begin(tmp_path / "data", Turn(asyncio.get_running_loop()), settings, files)
         try:
             config = TopicConfig(
@@ -227,8 +227,8 @@ def test_a_kill_while_a_topic_is_removed_leaves_its_settings_or_nothing(tmp_path
         assert context_of(at).topics.find("T") is None
 
     run(remove())
-    with_broker(tmp_path / "killed", after_kill)
-    with_broker(tmp_path / "data", after_stop)
+    with_broker(tmp_path / "killed", after_kill, mapped_file_size_commit_log=1 << 20)
+    with_broker(tmp_path / "data", after_stop, mapped_file_size_commit_log=1 << 20)
 
 
 def test_a_broker_whose_store_is_halted_saves_its_tables_though_a_topic_waits_to_be_removed(

@@ -8,6 +8,7 @@ import re
 import sys
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,16 +44,29 @@ class BrokerProcess:
     def metric(self, name: str, **labels: str) -> int:
         """Give a figure of the main port, 0 when there is none."""
         wanted = {"server": self._server, **labels} if name.startswith("orbitmq_net") else labels
+        rows = self._figures(name)
+        return sum(value for given, value in rows if wanted.items() <= given.items())
+
+    def closes(self) -> Counter[str]:
+        """Give how many connections of the main port were closed so far, by their reasons."""
+        rows = self._figures("orbitmq_net_closes_total")
+        found = Counter[str]()
+        for given, value in rows:
+            if given["server"] == self._server:
+                found[given["reason"]] += value
+        return found
+
+    def _figures(self, name: str) -> list[tuple[dict[str, str], int]]:
+        """Give the labels and values of a metric, as they are at one moment."""
         with urllib.request.urlopen(self._metrics_url, timeout=PATIENCE_S) as page:
             text = page.read().decode()
-        total = 0.0
+        found = []
         for line in text.splitlines():
             head, _, value = line.rpartition(" ")
             base, _, shown = head.partition("{")
-            given = dict(re.findall(r'(\w+)="([^"]*)"', shown))
-            if base == name and all(given.get(key) == one for key, one in wanted.items()):
-                total += float(value)
-        return int(total)
+            if base == name:
+                found.append((dict(re.findall(r'(\w+)="([^"]*)"', shown)), int(float(value))))
+        return found
 
     def own_mib(self) -> int:
         """Memory that is the process's own, without mapped files."""

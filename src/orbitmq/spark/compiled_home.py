@@ -20,7 +20,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from orbitmq.errors import MQError
 from orbitmq.spark.user_cache import cached
+from orbitmq.world.files import SystemFiles
+from orbitmq.world.links import link_into
 
 log = logging.getLogger(__name__)
 
@@ -55,22 +58,12 @@ def _home() -> Path | None:
     """Give our home; None where PySpark brings no Spark along, or nothing can be written."""
     spec = importlib.util.find_spec("pyspark")
     package = Path(spec.origin).parent if spec is not None and spec.origin else None
-    if package is None or not (package / "jars").is_dir():
+    if package is None or not SystemFiles().names(package / "jars"):
         return None
     home = cached("spark-home", str(package))
     try:
-        _make(home, package)
-    except OSError as error:
-        log.info("Spark starts slower: %s cannot be made: %s", home, error)
+        link_into(home, [package / part for part in PARTS])
+    except MQError as error:
+        log.info("Spark starts slower without a home of links: %s", error)
         return None
     return home
-
-
-def _make(home: Path, package: Path) -> None:
-    home.mkdir(parents=True, exist_ok=True)
-    for part in PARTS:
-        if not (home / part).is_symlink():
-            try:
-                (home / part).symlink_to(package / part)
-            except FileExistsError:
-                continue  # another process was quicker
