@@ -5,7 +5,7 @@ In: the settings of a local session. Out: a folder for SPARK_HOME, for as long a
 Rules:
 1. Spark puts `python/lib/pyspark.zip` of its home before all else that its Python processes import,
    and Python compiles what is in a zip anew in each process: a second of CPU, and a session has a
-   dozen of them. Our home has everything of Spark's own but that folder.
+   dozen of them. Our home has what Spark's programs look for, and not that folder.
 2. Only where the installed PySpark is what they would find then: Spark is local, its home is that
    of the package, and its workers run our Python.
 3. It consists of links, is made once and lies in the user's cache. Where it cannot be made Spark
