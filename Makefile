@@ -66,7 +66,7 @@ check: $(VENV)/.dev
 
 # Spark's classes are parsed for all its tests at once, while the linters use the other core.
 test: $(VENV)/.dev
-	$(MAKE) --jobs 2 check spark-archive
+	$(MAKE) --jobs 2 check $(if $(shell which java),spark-archive)
 	$(PYTEST) -n $(WORKERS) --dist loadfile || $(AGAIN) $(FAILED)
 
 # The parts of it: all that needs no Spark, and Spark alone, in one process. What each remembers of failures is its own.

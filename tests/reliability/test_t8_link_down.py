@@ -16,7 +16,7 @@ from tests.behaviour.requests import fill, heartbeat_body, pull_request, send_re
 from tests.foreign.judged import PATIENT
 from tests.reliability.bystander import bystander
 from tests.reliability.networks import HOME, Networks, two_networks
-from tests.reliability.processes import BrokerProcess, broker_process, wait_until
+from tests.reliability.processes import broker_process, wait_until
 from tests.wire_client import WireClient
 
 pytestmark = pytest.mark.timeout(120)
@@ -76,13 +76,6 @@ PEERS: dict[Callable[[int], socket.socket], str] = {
 """What a peer is doing, and the reason under which its end is counted."""
 
 
-def closes(broker: BrokerProcess) -> dict[str, int]:
-    return {
-        reason: broker.metric("orbitmq_net_closes_total", reason=reason)
-        for reason in set(PEERS.values())
-    }
-
-
 def scenario(networks: Networks, folder: Path) -> None:
     options = ("--host", HOME, "-D", f"serverChannelMaxIdleTimeSeconds={IDLE_S}", *PATIENT)
     env = {"ORBITMQ_TEST_PATIENCE_S": str(IDLE_S - 0.5)}
@@ -94,7 +87,7 @@ def scenario(networks: Networks, folder: Path) -> None:
             fill(client, "Big", [bytes(60_000)] * 8)
         good.times()  # it is there
         wait_until(lambda: broker.metric("orbitmq_net_connections") == 1)
-        before, sockets, before_mib = closes(broker), broker.descriptors(), broker.own_mib()
+        before, sockets, before_mib = broker.closes(), broker.descriptors(), broker.own_mib()
         peers = [networks.away.submit(act, broker.port).result() for act in PEERS]
         wait_until(lambda: broker.metric("orbitmq_broker_held_pulls") >= 1)
         networks.pull_cable()
@@ -109,8 +102,8 @@ def scenario(networks: Networks, folder: Path) -> None:
             f"T8 link down: {len(peers)} peers closed {took_s:.1f} s after, memory grown by"
             f" {grown_mib} MiB, good client p99 {times.p99_ms:.1f} ms"
         )
-        counted = {reason: count - before[reason] for reason, count in closes(broker).items()}
-        reasons = list(PEERS.values())
+        reasons, closed = list(PEERS.values()), broker.closes() - before
+        counted = {reason: closed[reason] for reason in reasons}
         assert counted == {reason: reasons.count(reason) for reason in reasons}
         assert grown_mib <= GROWN_MIB_MAX
         assert times.rounds > 50

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyspark
 
-from orbitmq.spark.quick_start import archive_path, java_options
+from orbitmq.spark.quick_start import PLAIN_OPTIONS
 from tests.spark.processes import children, command
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -74,9 +74,9 @@ def cluster_settings() -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "512m",
-        "spark.driver.extraJavaOptions": java_options(archive_path()),
+        "spark.driver.extraJavaOptions": PLAIN_OPTIONS,
         "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": java_options(archive_path()),
+        "spark.executor.extraJavaOptions": PLAIN_OPTIONS,
         "spark.ui.enabled": "false",
     }
 
@@ -112,7 +112,7 @@ def _environment() -> dict[str, str]:
     return {
         **kept,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "SPARK_DAEMON_JAVA_OPTS": java_options(archive_path()),
+        "SPARK_DAEMON_JAVA_OPTS": PLAIN_OPTIONS,
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
