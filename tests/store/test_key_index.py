@@ -490,7 +490,7 @@ def test_memory_is_let_go_when_a_job_is_finished() -> None:
     flush(index)
     assert index.unwritten_size == 0
     assert index.freeze() is None
-    assert [file._pages is None for file in index._index_files] == [True, True, True, False]
+    assert [file._slots is None for file in index._index_files] == [True, True, True, False]
 
 
 def test_added_messages_are_filed_before_they_become_too_many() -> None:

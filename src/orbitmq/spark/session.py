@@ -41,7 +41,7 @@ SHARED_SETTINGS = {
 
 LOCAL_SETTINGS = {
     **SHARED_SETTINGS,
-    JAVA_OPTIONS: "-XX:+UseParallelGC",
+    JAVA_OPTIONS: "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.sql.streaming.checkpointFileManagerClass": (

@@ -15,16 +15,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from orbitmq.store.index_file import (
-    EMPTY,
-    IndexFile,
-    Page,
-    read_pages,
-    slot_at,
-    write_pages,
-)
+from orbitmq.store.index_file import EMPTY, IndexFile
 from orbitmq.store.index_keys import Rows
 from orbitmq.store.index_shape import HEADER, HEADER_SIZE, Header, Shape
+from orbitmq.store.index_slots import Slots, write_runs
 from orbitmq.store.log_walk import PIECE_SIZE
 from orbitmq.world.files import BigFile, Files
 
@@ -101,22 +95,19 @@ def wake(
     With `is_recounted` the slots in use are counted instead of believing the header. Gives what is
     wrong when a slot cannot be turned back; the file is unusable then.
     """
-    pages = read_pages(files, file.path, file.shape)
-    changed: list[tuple[int, Page]] = []
-    for number, page in enumerate(pages):
-        if page is None or max(page) < file.header.next_number:
-            continue
-        if not _turn_back(file, number, page):
-            return (
-                f"a slot of page {number} names an entry behind the last, {file.header.next_number}"
-            )
-        changed.append((number, page))
+    slots = Slots.read(files, file.path, file.shape)
+    next_number = file.header.next_number
+    for slot, value in slots.beyond(next_number):
+        turned = _value_before(file, slot, value)
+        if turned is None:
+            return f"slot {slot} names an entry behind the last, {next_number}"
+        slots.turn_back(slot, turned)
     if is_recounted:
-        used_slots = sum(len(page) - page.count(0) for page in pages if page is not None)
-        file.header = file.header._replace(used_slots=used_slots)
-    file.wake(pages)
+        file.header = file.header._replace(used_slots=slots.used_count())
+    changed = slots.freeze()
+    file.wake(slots)
     if changed:
-        write_pages(open_file(file.path), file.shape, changed)
+        write_runs(open_file(file.path), file.shape, changed)
     header = HEADER.pack(*file.header)
     if files.read_at(file.path, 0, HEADER_SIZE) != header:
         open_file(file.path).write_at(0, header)
@@ -134,17 +125,6 @@ def zero_rest(files: Files, file: IndexFile, open_file: Callable[[Path], BigFile
             data = files.read_at(file.path, position, min(PIECE_SIZE, end - position)) or b""
             if data != bytes(len(data)):
                 open_file(file.path).write_at(position, bytes(len(data)))
-
-
-def _turn_back(file: IndexFile, page_number: int, page: Page) -> bool:
-    for place, value in enumerate(page):
-        if value < file.header.next_number:
-            continue
-        turned = _value_before(file, slot_at(page_number, place), value)
-        if turned is None:
-            return False
-        page[place] = turned
-    return True
 
 
 def _value_before(file: IndexFile, slot: int, value: int) -> int | None:

@@ -1,4 +1,4 @@
-"""This process's memory: how much it uses, how much it may use, and giving some back.
+"""This process's memory: how much it uses, how much it may use, getting some and giving it back.
 
 In: what the system says. Out: bytes.
 
@@ -9,6 +9,7 @@ Rules:
 
 import contextlib
 import ctypes
+import mmap
 import os
 from pathlib import Path
 
@@ -57,6 +58,11 @@ def _limit_files(cgroup: Path, folder: Path) -> list[Path]:
         above = [one for one in group.parents if one == root or root in one.parents]
         files += [one / name for one in dict.fromkeys((group, *above))]
     return files
+
+
+def zeros(size: int) -> memoryview:
+    """Give new memory full of zeros; the system provides a page when it is first written to."""
+    return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
 
 def give_back() -> None:
