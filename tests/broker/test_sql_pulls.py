@@ -24,6 +24,12 @@ SETTINGS = BrokerSettings(
 HEARTBEAT = 34
 
 
+@pytest.fixture(autouse=True)
+def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Symptom: on a busy machine a look was over before its last record."""
+    monkeypatch.setattr(selecting, "LOOK_S", 60.0)
+
+
 def with_broker(
     folder: Path,
     scenario: Callable[[Running], Awaitable[None]],
