@@ -13,7 +13,7 @@ from orbitmq.spark import worker_rest
 
 @pytest.fixture(autouse=True)
 def _new_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(worker_rest, "_told", 0)
+    monkeypatch.setattr(worker_rest, "_times", iter(range(worker_rest.TIMES)))
     gc.unfreeze()
     yield
     gc.unfreeze()

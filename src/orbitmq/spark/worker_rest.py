@@ -23,18 +23,17 @@ DAEMON = "pyspark.daemon"
 TIMES = 3
 """So often the collector is told; the last imports are those of the first task's end."""
 
-_told = 0
+_times = iter(range(TIMES))
 
 
 def shorten_rest() -> bool:
     """Have the collector leave alone what is there; give whether it was the first time here."""
-    global _told  # noqa: PLW0603 - one collector, one count
     is_worker = TaskContext.get() is not None or _is_started_by_spark()
-    if _told >= TIMES or not is_worker:
+    time = next(_times, None) if is_worker else None
+    if time is None:
         return False
     gc.freeze()
-    _told += 1
-    return _told == 1
+    return time == 0
 
 
 def _is_started_by_spark() -> bool:
