@@ -103,6 +103,31 @@ def test_limits_of_pulls_follow_at_once(tmp_path: Path) -> None:
     run(main())
 
 
+def test_the_limit_of_bulk_pulls_follows_at_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        bulk = {"bulk": "true", "maxMsgNums": "300"}
+        selected = {**bulk, "subscription": "TagA"}
+        fewer = {**bulk, "maxMsgBytes": "50000"}
+        async with running(tmp_path, Turn(asyncio.get_running_loop()), SETTINGS) as broker:
+            for _ in range(50):
+                assert (await broker.call(send_request("Orders", bytes(KILOBYTE)))).code == 0
+            assert await pulled(broker, maxMsgNums="300") == 32
+            assert [await pulled(broker, **asked) for asked in (bulk, selected)] == [50, 50]
+            assert 32 < await pulled(broker, **fewer) < 50
+            assert (await change(broker, "maxTransferBytesOnBulkPull=6000\n")).code == 0
+            assert [await pulled(broker, **asked) for asked in (bulk, selected)] == [5, 5]
+            assert (await change(broker, "maxTransferBytesOnBulkPull=0\n")).code == 0
+            assert [await pulled(broker, **asked) for asked in (bulk, selected)] == [32, 32]
+        async with running(tmp_path, Turn(asyncio.get_running_loop()), SETTINGS) as broker:
+            assert await pulled(broker, **bulk) == 50, "old ones, too"
+            assert await pulled(broker, **fewer) < 50
+            assert (await change(broker, "maxTransferBytesOnBulkPull=0\n")).code == 0
+            assert await pulled(broker, **bulk) == 8
+            assert broker.broker._context.cold_reads.count == 3, "all came from the files"
+
+    run(main())
+
+
 def test_limits_of_pulls_of_old_messages_follow_at_once(tmp_path: Path) -> None:
     async def main() -> None:
         async with running(tmp_path, Turn(asyncio.get_running_loop()), SETTINGS) as broker:

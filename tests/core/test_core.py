@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orbitmq.core import CoreState, PullStatus, ReadResult, Subscription, checksum
+from orbitmq.core.state import BULK_COUNT_MAX
 from orbitmq.errors import SettingError
 from orbitmq.wire.command import Command, decode_command, encode_command
 from orbitmq.wire.frame import BINARY, FrameDecoder
@@ -340,6 +341,31 @@ def test_a_pull_commits_the_offset_it_brings(core: ModuleType) -> None:
     state.offsets["T@G"] = {}
     read(core, state, pull_frame(3, sysFlag=3, commitOffset=2))
     assert state.offsets == {"T@G": {0: 2}}
+
+
+def test_a_bulk_pull_has_limits_of_its_own(core: ModuleType) -> None:
+    state = filled(core, 1_100)
+    asked = {"bulk": "true", "maxMsgNums": "5000"}
+    (answer,) = answers_of(read(core, state, pull_frame(3, **asked)))
+    assert answer.fields["nextBeginOffset"] == str(3 + BULK_COUNT_MAX)
+    assert len(list(scan_records(answer.body))) == BULK_COUNT_MAX
+    (few,) = answers_of(read(core, state, pull_frame(3, **{**asked, "maxMsgNums": "40"})))
+    assert few.fields["nextBeginOffset"] == "43"
+    state.bulk_bytes_max = len(answer.body) // 2
+    (half,) = answers_of(read(core, state, pull_frame(3, **asked)))
+    assert len(list(scan_records(half.body))) == BULK_COUNT_MAX // 2
+    state.bulk_bytes_max = 0
+    (usual,) = answers_of(read(core, state, pull_frame(3, **asked)))
+    assert len(list(scan_records(usual.body))) == state.pull_count_max
+
+
+def test_a_bulk_pull_that_wants_fewer_bytes_is_left_to_the_handler(core: ModuleType) -> None:
+    state = filled(core, 50)
+    fewer = str(state.bulk_bytes_max - 1)
+    result = read(core, state, pull_frame(0, bulk="true", maxMsgBytes=fewer))
+    assert (result.pulls, result.unknown is None) == (0, False)
+    result = read(core, state, pull_frame(0, bulk="true", maxMsgBytes=state.bulk_bytes_max))
+    assert (result.pulls, result.unknown) == (1, None)
 
 
 def test_a_pull_is_bounded_by_bytes_but_gives_one_record_always(core: ModuleType) -> None:

@@ -24,7 +24,7 @@ SIZES = (10, 3_000, 10, 10, 3_900)
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
-    settings = {"maxTransferBytesOnMessageInMemory": "8192"}  # answers of 2 to 32 messages
+    settings = {"maxTransferBytesOnBulkPull": "8192"}  # answers of 2 to 32 messages
     with EmbeddedBroker(settings=settings) as broker:
         yield broker
 

@@ -8,12 +8,12 @@ Rules:
    interpreter's time, which the loop needs. Beside one that takes `SLOW_S`, another is begun.
 3. Connections take turns, so that nobody waits for all that another asked.
    What waits is bounded in number: above it the newest read of the connection that has most in line
-   is refused as busy. A connection has no limit of its own: what it has too many, others displace.
+   is refused as busy; it has no limit of its own.
 4. Whose connection or time is over waits no more, and is never read for. For a connection that does
    not read its answers nothing more is read until it does.
 5. A disk that refuses is answered with the cause, never with "no message".
-6. What is read is limited as in the original: recent messages by the limits for messages in memory,
-   though their entries come from a file, others by those for messages on disk.
+6. What is read is limited (`FileLimits`) as in the original, where the entries of recent messages
+   come from a file, too.
 7. A look ends when its filter has worked for `selecting.LOOK_S`, with what was found so far.
 """
 
@@ -21,7 +21,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from orbitmq.broker.fair_line import FairLine
 from orbitmq.broker.pulls import Note, Pull, found_parts
@@ -48,8 +48,21 @@ SLOW_S = 0.01
 TIMEOUT_S = 20.0
 WAITING_MAX = 1_024
 """Reads that wait for a thread."""
+BULK_FILE_COUNT_MAX = 256
+"""Records that a bulk pull gets from the files at a time: each is checked, which takes a while."""
 SCAN_COUNT = 1_024
 """More entries than one look goes over."""
+
+
+class FileLimits(NamedTuple):
+    """How much one answer takes from the files."""
+
+    recent: ColdLimits
+    """For messages in memory, though their entries come from a file."""
+    old: ColdLimits
+    """For messages on disk."""
+    bulk: ColdLimits | None
+    """For pulls that ask for much at a time; None: they are like others."""
 
 
 class _Read:
@@ -77,8 +90,7 @@ class ColdReads:
     def __init__(
         self,
         store: Store,
-        recent_limits: ColdLimits,
-        old_limits: ColdLimits,
+        limits: FileLimits,
         *,
         clock: Clock,
         note: Note,
@@ -87,8 +99,8 @@ class ColdReads:
         self._store = store
         self._now_s = clock.monotonic_s
         self._note = note
-        self._recent_limits = recent_limits
-        self._old_limits = old_limits
+        self.limits = limits
+        """How much further pulls may take."""
         self._threads = Threads(THREAD_COUNT, "read")
         self._waiting: FairLine[Connection, _Read] = FairLine(WAITING_MAX)
         self._running = 0
@@ -96,11 +108,6 @@ class ColdReads:
         self._is_closed = False
         self.count = 0
         """Pulls that were read from the files."""
-
-    def change_limits(self, recent_limits: ColdLimits, old_limits: ColdLimits) -> None:
-        """Let further pulls take so much."""
-        self._recent_limits = recent_limits
-        self._old_limits = old_limits
 
     @property
     def waiting_count(self) -> int:
@@ -142,11 +149,12 @@ class ColdReads:
         return self._answer(owner, pull.request, read, answer)
 
     def _limits(self, view: QueueView, pull: Pull, hot_offset: int) -> ColdLimits:
-        """Give how much a pull may take: that depends on where its first record lies."""
-        entry = self._store.reader.entries(view, max(pull.queue_offset, view.min_offset), 1)
-        limits = self._old_limits
-        if len(entry) == ENTRY_SIZE and ENTRY.unpack(entry)[0] >= hot_offset:
-            limits = self._recent_limits
+        """Give how much a pull may take: else that depends on where its first record lies."""
+        limits = self.limits.bulk if pull.is_bulk else None
+        if limits is None:
+            entry = self._store.reader.entries(view, max(pull.queue_offset, view.min_offset), 1)
+            is_recent = len(entry) == ENTRY_SIZE and ENTRY.unpack(entry)[0] >= hot_offset
+            limits = self.limits.recent if is_recent else self.limits.old
         if pull.bytes_max is not None:
             limits = limits._replace(bytes_max=min(limits.bytes_max, pull.bytes_max))
         return limits

@@ -34,7 +34,7 @@ from orbitmq.broker.pulls import note_outcome
 from orbitmq.broker.queue_locks import QueueLocks
 from orbitmq.broker.stats import BrokerStats
 from orbitmq.broker.store_options import (
-    cold_limits,
+    file_limits,
     is_pull_plain,
     retention_settings,
     set_core_limits,
@@ -122,7 +122,7 @@ class Context:
         """Called with the queues that have grown, when that may be seen."""
         self.on_connection_closed: Callable[[Connection], None] = lambda _connection: None
         self.cold_reads = ColdReads(
-            tables.store, *cold_limits(settings), clock=clock, note=note_pull
+            tables.store, file_limits(settings), clock=clock, note=note_pull
         )
         self.flusher = Flusher(tables.store, settings, clock, self._after_sync)
         self.keeper = Keeper(
@@ -194,7 +194,7 @@ class Context:
         set_core_limits(self.core, settings)
         self.topics.obey(settings)
         self.groups.is_auto_made = settings.auto_create_subscription_group
-        self.cold_reads.change_limits(*cold_limits(settings))
+        self.cold_reads.limits = file_limits(settings)
         self.flusher.change_settings(settings)
         self._is_sync_eager = self.flusher.is_eager
         self.store.cleaner.retention.change(retention_settings(settings))

@@ -64,6 +64,7 @@ class Pull(msgspec.Struct, frozen=True, kw_only=True):
     may_accept: UnitFilter | None = None
     bytes_max: int | None = None
     """When the client wants less than the broker allows."""
+    is_bulk: bool = False
     suggestion: Suggestion | None = None
 
 

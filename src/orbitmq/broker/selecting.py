@@ -46,7 +46,8 @@ class TimedFilter:
 def look(core: CoreState, pull: Pull, queue_offset: int, now_s: Seconds) -> Gathered:
     """Collect what a pull asks for, from `queue_offset` of its queue on."""
     if pull.accepts is None and pull.bytes_max is None:
-        return gather(core, pull.queue, queue_offset, pull.count_max, pull.codes)
+        count_max, codes = pull.count_max, pull.codes
+        return gather(core, pull.queue, queue_offset, count_max, codes, is_bulk=pull.is_bulk)
     first = gather(core, pull.queue, queue_offset, 1, None)
     if first.status is not PullStatus.FOUND:
         return first  # the queue has no such offset, or not in memory
@@ -59,8 +60,9 @@ class _Selection:
     def __init__(self, core: CoreState, pull: Pull) -> None:
         self._pull = pull
         self._tail = core.tail
-        self._count_max = min(pull.count_max, core.pull_count_max)
-        self._bytes_max = min(pull.bytes_max or core.pull_bytes_max, core.pull_bytes_max)
+        count_limit, bytes_limit = core.pull_limits(is_bulk=pull.is_bulk)
+        self._count_max = min(pull.count_max, count_limit)
+        self._bytes_max = min(pull.bytes_max or bytes_limit, bytes_limit)
         self._parts: list[memoryview] = []
         self._size = 0
 

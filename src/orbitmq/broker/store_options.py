@@ -8,6 +8,7 @@ Rule: the store knows no setting's key; this is the one place that translates.
 import re
 from pathlib import Path
 
+from orbitmq.broker.cold_reads import BULK_FILE_COUNT_MAX, FileLimits
 from orbitmq.config import BrokerSettings
 from orbitmq.core import CoreState
 from orbitmq.errors import SettingError
@@ -98,6 +99,7 @@ def set_core_limits(core: CoreState, settings: BrokerSettings) -> None:
     core.send_from_ms = settings.start_accept_send_request_time_stamp
     core.pull_count_max = settings.max_transfer_count_on_message_in_memory
     core.pull_bytes_max = settings.max_transfer_bytes_on_message_in_memory
+    core.bulk_bytes_max = settings.max_transfer_bytes_on_bulk_pull
     core.is_pull_plain = is_pull_plain(settings)
 
 
@@ -108,17 +110,19 @@ def is_pull_plain(settings: BrokerSettings) -> bool:
     )
 
 
-def cold_limits(settings: BrokerSettings) -> tuple[ColdLimits, ColdLimits]:
-    """Give how much one answer takes from the files: of recent messages, and of old ones."""
-    return (
-        ColdLimits(
+def file_limits(settings: BrokerSettings) -> FileLimits:
+    """Give how much one answer takes from the files."""
+    bulk_bytes_max = settings.max_transfer_bytes_on_bulk_pull
+    return FileLimits(
+        recent=ColdLimits(
             settings.max_transfer_count_on_message_in_memory,
             settings.max_transfer_bytes_on_message_in_memory,
         ),
-        ColdLimits(
+        old=ColdLimits(
             settings.max_transfer_count_on_message_in_disk,
             settings.max_transfer_bytes_on_message_in_disk,
         ),
+        bulk=ColdLimits(BULK_FILE_COUNT_MAX, bulk_bytes_max) if bulk_bytes_max else None,
     )
 
 

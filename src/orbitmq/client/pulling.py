@@ -101,6 +101,8 @@ class PullOptions(TypedDict, total=False):
     """At most so many messages, 32 if not given; brokers have limits of their own."""
     bytes_max: int | None
     """At most so many bytes; brokers of 5.x know it."""
+    is_bulk: bool
+    """Take more at a time than a consumer does; only brokers of ours know it."""
     commit_offset: int | None
     """Have the broker store this offset of the group by the way."""
     suspend_s: float
@@ -225,6 +227,7 @@ class Puller:
             sub_version=subscription.version,
             expression_type=selector.kind,
             max_msg_bytes=options.get("bytes_max"),
+            is_bulk=options.get("is_bulk"),
         )
 
     def _messages(

@@ -129,6 +129,18 @@ class StoreSettings(ServerSettings, frozen=True, kw_only=True):
             changeable=True,
         ),
     ] = 262_144
+    max_transfer_bytes_on_bulk_pull: Annotated[
+        int,
+        fact(
+            "Bytes in one answer to a pull that asks for much at a time, as Spark's readers do; 0 "
+            "answers it like any other.",
+            unit="bytes",
+            least=0,
+            most=8 * _MIB,
+            changeable=True,
+            original="-",
+        ),
+    ] = 524_288
     max_transfer_count_on_message_in_disk: Annotated[
         int,
         fact(

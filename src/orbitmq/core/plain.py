@@ -132,6 +132,7 @@ class _PullFields(msgspec.Struct, rename="camel", gc=False):
     subscription: str | None = None
     expression_type: str | None = None
     max_msg_bytes: Int32 | None = None
+    bulk: bool = False
 
 
 class _Pull(msgspec.Struct, gc=False):
@@ -358,8 +359,8 @@ def _pull(state: CoreState, header: bytes, answers: Parts) -> int:
     topic = state.topics.get(name)
     if topic is None or not topic.is_readable or request.flag or not state.is_pull_plain:
         return 0
-    bytes_max = fields.max_msg_bytes
-    if bytes_max is not None and bytes_max < state.pull_bytes_max:
+    bytes_max, is_bulk = fields.max_msg_bytes, fields.bulk
+    if bytes_max is not None and bytes_max < state.pull_limits(is_bulk=is_bulk)[1]:
         return 0
     queue = topic.queues.get(queue_id)
     if queue is None or queue_id >= topic.read_queue_count:
@@ -367,7 +368,8 @@ def _pull(state: CoreState, header: bytes, answers: Parts) -> int:
     subscription = _subscription(state, fields)
     if subscription is None or count_max <= 0:
         return 0
-    found = gather(state, queue, fields.queue_offset, count_max, subscription.codes)
+    codes = subscription.codes
+    found = gather(state, queue, fields.queue_offset, count_max, codes, is_bulk=is_bulk)
     status, next_offset, parts, size, message_count = found
     if status is not PullStatus.FOUND:
         return 0

@@ -10,14 +10,22 @@ Rules:
    COLD and must be read from the files in a thread, where a slow disk stops nobody.
 """
 
+import functools
 import struct
 from enum import StrEnum
 from typing import NamedTuple
 
 from orbitmq.core.state import ENTRY, ENTRY_SIZE, SCAN_COUNT_LEAST, CoreState, LogTail, Queue
 
-_TOGETHER = [struct.Struct(">" + "qi8x" * count) for count in range(33)]
-"""Log offsets and sizes of so many entries."""
+
+@functools.lru_cache(maxsize=64)
+def _together(count: int) -> struct.Struct:
+    """Give what reads log offsets and sizes of so many entries."""
+    return struct.Struct(">" + "qi8x" * count)
+
+
+_TOGETHER = [_together(count).unpack_from for count in range(33)]
+"""Those of ordinary pulls."""
 
 
 class PullStatus(StrEnum):
@@ -51,6 +59,8 @@ def gather(
     queue_offset: int,
     count_max: int,
     codes: frozenset[int] | None,
+    *,
+    is_bulk: bool = False,
 ) -> Gathered:
     """Collect readable records from `queue_offset` on, at most `count_max` of them.
 
@@ -68,16 +78,17 @@ def gather(
         return Gathered(PullStatus.OFFSET_TOO_SMALL, queue.min_offset, [], 0)
     if queue_offset < queue.base_offset:
         return Gathered(PullStatus.COLD, queue_offset, [], 0)
-    count_max = min(count_max, state.pull_count_max)
+    count_limit, bytes_max = state.pull_limits(is_bulk=is_bulk)
+    count_max = min(count_max, count_limit)
     if codes is None:
         count = min(count_max, readable - queue_offset)
-        found = _take_together(state, queue, queue_offset, count)
+        found = _take_together(state, queue, queue_offset, count, bytes_max)
         if found is not None:
             # Gathered(...) would cost a call of Python's more.
             return tuple.__new__(Gathered, (PullStatus.FOUND, queue_offset + count, *found, count))
     scan_count = count_max if codes is None else max(SCAN_COUNT_LEAST, count_max)
     entries = queue.read_entries(queue_offset, scan_count)
-    scanned, ranges, size, count = _choose(entries, count_max, state.pull_bytes_max, codes)
+    scanned, ranges, size, count = _choose(entries, count_max, bytes_max, codes)
     next_offset = queue_offset + scanned
     if not ranges:
         return Gathered(PullStatus.NO_MATCHED_MESSAGE, next_offset, [], 0)
@@ -88,23 +99,24 @@ def gather(
 
 
 def _take_together(
-    state: CoreState, queue: Queue, queue_offset: int, count: int
+    state: CoreState, queue: Queue, queue_offset: int, count: int, bytes_max: int
 ) -> tuple[list[memoryview], int] | None:
-    """Give so many records and their size; None unless they are few, small, hot and in one file.
+    """Give so many records and their size; None unless they are small, hot and in one file.
 
     The ordinary pull, at half the cost of a look at one entry after the other.
     """
-    if not 0 < count < len(_TOGETHER):
+    if count <= 0:
         return None
     position = (queue_offset - queue.base_offset) * ENTRY_SIZE
-    values = _TOGETHER[count].unpack_from(queue.entries, position)
+    unpack = _TOGETHER[count] if count < len(_TOGETHER) else _together(count).unpack_from
+    values = unpack(queue.entries, position)
     offsets, sizes = values[::2], values[1::2]
     size, first, end = sum(sizes), offsets[0], offsets[-1] + sizes[-1]
     tail = state.tail
     number = first // tail.file_size
     file_start = number * tail.file_size
     is_in_file = end - file_start <= tail.file_size
-    if size > state.pull_bytes_max or first < tail.hot_offset or not is_in_file:
+    if size > bytes_max or first < tail.hot_offset or not is_in_file:
         return None
     view = tail.views[number]
     if end - first == size:

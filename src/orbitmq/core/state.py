@@ -37,6 +37,9 @@ GOT_MAX = 10_000
 
 CREDIT_MAX = 256
 
+BULK_COUNT_MAX = 1_024
+"""Records in one answer to a pull that asks for much at a time."""
+
 SCAN_COUNT_LEAST = 800
 """A filtered pull looks at 800 entries, or as many as it asks for, as the original does."""
 
@@ -270,6 +273,7 @@ class CoreState:
 
     __slots__ = (
         "body_size_max",
+        "bulk_bytes_max",
         "cluster_property",
         "got",
         "got_other",
@@ -317,11 +321,19 @@ class CoreState:
         """Whether pulls need no check or choice beyond those of the hot path."""
         self.pull_count_max = 32
         self.pull_bytes_max = 262_144
+        self.bulk_bytes_max = 524_288
+        """For pulls that ask for much at a time; 0: they are like others."""
         self.known = KnownHeaders()
         self.set_answer(region, is_traced=True)
         self.store_id = b""
         """The store host in upper-case hex: the constant beginning of offset message ids. See
         `set_store_id`."""
+
+    def pull_limits(self, *, is_bulk: bool) -> tuple[int, int]:
+        """Give how many records, and how many bytes of them, a pull gets at most."""
+        if is_bulk and self.bulk_bytes_max:
+            return BULK_COUNT_MAX, self.bulk_bytes_max
+        return self.pull_count_max, self.pull_bytes_max
 
     def set_answer(self, region: str, *, is_traced: bool) -> None:
         """Say what producers are told with each answer: the region, and whether to trace."""

@@ -106,6 +106,7 @@ class QueuePulls:
                     bytes_max=self._options.pull_max_bytes,
                     timeout_s=max(PAUSE_S, min(ATTEMPT_S, left_s)),
                     sends_expression=True,
+                    is_bulk=True,
                 )
             except MQError as error:
                 if not isinstance(error, PASSING) or left_s <= PAUSE_S:

@@ -94,6 +94,8 @@ class PullMessage(Header, frozen=True, kw_only=True):
     request_source: Int32 | None = None
     # The original's spelling.
     proxy_forward_client_id: str | None = msgspec.field(name="proxyFrowardClientId", default=None)
+    # Ours; an original passes over it.
+    is_bulk: bool | None = msgspec.field(name="bulk", default=None)
 
 
 PULL_COMMITS = 1

@@ -6,6 +6,7 @@ Rules:
 1. The checks come in the original's order, each with its code: broker, group, topic, queue, filter.
 2. The offset that comes with a pull is stored once its checks are passed, also when it is held.
 3. What 5.x adds beside `maxMsgBytes` says who asked on whose behalf; it changes nothing here.
+4. `bulk=true`, which only readers of ours say, asks for larger answers: maxTransferBytesOnBulkPull.
 """
 
 from orbitmq.broker.context import Context
@@ -46,6 +47,7 @@ def pull_message(context: Context, request: Command, connection: Connection) -> 
         accepts=choice.accepts,
         may_accept=choice.may_accept,
         bytes_max=_bytes_max(context, header),
+        is_bulk=bool(header.is_bulk),
         suggestion=_suggestion(context, group),
     )
     reset = answer_reset(context, pull)
@@ -130,7 +132,8 @@ def _checked_topic(context: Context, header: PullMessage, connection: Connection
 def _bytes_max(context: Context, header: PullMessage) -> int | None:
     """Give the client's own limit where it is less than the broker's."""
     asked = header.max_msg_bytes
-    return asked if asked is not None and 0 < asked < context.core.pull_bytes_max else None
+    _count, allowed = context.core.pull_limits(is_bulk=bool(header.is_bulk))
+    return asked if asked is not None and 0 < asked < allowed else None
 
 
 def _suggestion(context: Context, group: SubscriptionGroupConfig) -> Suggestion | None:
