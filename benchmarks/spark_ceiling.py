@@ -17,6 +17,7 @@ from orbitmq.arrow.decode import BatchDecoder
 from orbitmq.arrow.starts import walk
 from orbitmq.spark.log_reading import BATCH_BYTES, BATCH_ROWS
 from orbitmq.spark.rows import arrow_schema_of, schema_ddl
+from orbitmq.spark.worker_rest import shorten_rest
 from orbitmq.world.mapped import mapped
 
 TASK_ROWS = 55_000
@@ -59,6 +60,7 @@ class CeilingReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Give the batch again and again."""
+        shorten_rest()  # as ours do
         left = int(partition.value)
         batch = self._batch()
         while left > 0:
