@@ -12,8 +12,8 @@ Rules:
 4. Whose connection or time is over waits no more, and is never read for. For a connection that does
    not read its answers nothing more is read until it does.
 5. A disk that refuses is answered with the cause, never with "no message".
-6. What is read is limited (`FileLimits`) as in the original, where the entries of recent messages
-   come from a file, too.
+6. What is read is limited (`FileLimits`) as in the original; recent messages whose entries come
+   from a file count as those in memory.
 7. A look ends when its filter has worked for `selecting.LOOK_S`, with what was found so far.
 """
 
@@ -58,9 +58,9 @@ class FileLimits(NamedTuple):
     """How much one answer takes from the files."""
 
     recent: ColdLimits
-    """For messages in memory, though their entries come from a file."""
+    """For recent messages."""
     old: ColdLimits
-    """For messages on disk."""
+    """For all others."""
     bulk: ColdLimits | None
     """For pulls that ask for much at a time; None: they are like others."""
 
@@ -149,7 +149,7 @@ class ColdReads:
         return self._answer(owner, pull.request, read, answer)
 
     def _limits(self, view: QueueView, pull: Pull, hot_offset: int) -> ColdLimits:
-        """Give how much a pull may take: else that depends on where its first record lies."""
+        """Give how much a pull may take: unless it is bulk, by where its first record lies."""
         limits = self.limits.bulk if pull.is_bulk else None
         if limits is None:
             entry = self._store.reader.entries(view, max(pull.queue_offset, view.min_offset), 1)
