@@ -12,11 +12,19 @@ DECODE = """
 import numpy as np
 from orbitmq.arrow.columns import arrow_schema
 from orbitmq.arrow.decode import BatchDecoder
+from orbitmq.wire.host import Host
 from tests.arrow.made import laid, plain
-data, starts = laid([plain(number) for number in range(9)])
-for name in (None, "broker-a"):
-    decoder = BatchDecoder(arrow_schema(), broker_name=name)
-    assert decoder.decode(data, np.array(starts)).batch.num_rows == 9
+keys = [b"KEYS\\1" + b"k" * size + b"\\2" for size in range(1, 10)]
+kinds = (
+    [plain(number) for number in range(9)],
+    [plain(0, properties=key + b"TAGS\\1t\\2") for key in keys],
+    [plain(0, properties=key + b"TAGS\\1t\\2" * (len(key) % 2)) for key in keys],
+    [plain(0, born_host=Host("127.0.0.1", number)) for number in range(9)],
+)
+for data, starts in map(laid, kinds):
+    for name in (None, "broker-a"):
+        decoder = BatchDecoder(arrow_schema(), broker_name=name)
+        assert decoder.decode(data, np.array(starts)).batch.num_rows == 9
 """
 
 WRITE = """

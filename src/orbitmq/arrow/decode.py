@@ -22,7 +22,15 @@ from numpy.typing import NDArray
 from orbitmq.arrow.columns import COLUMN_OF, RAW, arrow_type, check_schema
 from orbitmq.arrow.frames import Frames, Mask, frames_of
 from orbitmq.arrow.property_maps import Properties
-from orbitmq.arrow.segments import as_text, bytes_of, is_ascii, parts, plain_array, repeated
+from orbitmq.arrow.segments import (
+    as_text,
+    bytes_of,
+    is_ascii,
+    parts,
+    plain_array,
+    repeated,
+    text_array,
+)
 from orbitmq.arrow.slow_rows import (
     TIME_MS_MAX,
     TIME_MS_MIN,
@@ -204,9 +212,9 @@ def _host_texts(hosts: NDArray[Any]) -> Any:
     """Give hosts as text: there are few, so each is put into words once."""
     if len(hosts) and (hosts == hosts[0]).all():
         return repeated(_host_text(int(hosts[0])), len(hosts))
-    encoded = pa.array(hosts.astype(np.int64)).dictionary_encode()
-    texts = [_host_text(each) for each in encoded.dictionary.to_pylist()]
-    return pa.array(texts, type=pa.string()).take(encoded.indices)
+    encoded = plain_array(hosts.astype(np.int64), pa.int64()).dictionary_encode()
+    words = [_host_text(each) for each in encoded.dictionary.to_pylist()]
+    return text_array(words).take(encoded.indices)
 
 
 def _host_text(number: int) -> str:

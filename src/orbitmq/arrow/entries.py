@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from orbitmq.arrow.segments import Memory, items_at, parts
+from orbitmq.arrow.segments import Memory, items_at, numbers_of, parts, text_array
 from orbitmq.arrow.starts import Positions
 from orbitmq.wire.properties import ENTRY_END, NAME_END
 
@@ -43,9 +43,10 @@ class Entries(NamedTuple):
 
     def of_name(self, name: str) -> Positions:
         """Give the entries of one name."""
-        number = self.names.index(name).as_py()
-        if number < 0:
+        names = self.names.to_pylist()
+        if name not in names:
             return np.empty(0, dtype=np.int64)
+        number = names.index(name)
         if self.is_alike:
             return np.arange(number, len(self.value_end), len(self.names))
         return np.flatnonzero(self.name == number)
@@ -131,7 +132,7 @@ def _common_names(memory: Memory, starts: Positions, sizes: list[int]) -> dict[b
 
 def _texts(names: list[bytes]) -> Any:
     try:
-        return pa.array([name.decode() for name in names], type=pa.string())
+        return text_array([name.decode() for name in names])
     except UnicodeDecodeError:
         return None
 
@@ -154,7 +155,7 @@ def _other_entries(memory: Memory, found: _Separators, borders: Positions) -> En
     except pa.ArrowInvalid:
         return None
     encoded = names.dictionary_encode()
-    number = encoded.indices.to_numpy(zero_copy_only=False)
+    number = numbers_of(encoded.indices, np.int32)
     value_start = found.name_end + 1
     if _has_twice(number, row, len(encoded.dictionary)):
         first, last = _first_and_last(row * len(encoded.dictionary) + number)

@@ -17,7 +17,14 @@ import pyarrow as pa
 from orbitmq.arrow.alike import AlikeRows, find_alike
 from orbitmq.arrow.columns import arrow_type
 from orbitmq.arrow.entries import Entries, find_entries
-from orbitmq.arrow.segments import bytes_of, is_ascii, parts_in_any_order
+from orbitmq.arrow.segments import (
+    bytes_of,
+    is_ascii,
+    parts_in_any_order,
+    places_or_none,
+    plain_array,
+    text_array,
+)
 from orbitmq.arrow.starts import Positions
 from orbitmq.wire.properties import parse_properties
 
@@ -58,8 +65,8 @@ class Properties:
             return pa.MapArray.from_arrays(alike.map_starts(), alike.map_names(), values)
         if entries is None:
             return pa.array([list(each.items()) for each in self._dicts], type=MAP_TYPE)
-        starts = pa.array(entries.row_start.astype(np.int32))
-        names = entries.names.take(pa.array(entries.name))
+        starts = plain_array(entries.row_start.astype(np.int32), pa.int32())
+        names = entries.names.take(plain_array(entries.name, pa.int32()))
         return pa.MapArray.from_arrays(starts, names, self._values)
 
     def column(self, name: str) -> Any:
@@ -76,17 +83,17 @@ class Properties:
             return values
         places = np.full(count, -1, dtype=np.int64)
         places[rows] = np.arange(len(rows))
-        return values.take(pa.array(places, mask=places < 0))
+        return values.take(places_or_none(places))
 
     def _found(self, name: str) -> tuple[Any, Any]:
         """Give the values of one property and their rows."""
         entries = self._entries
         if entries is None:
-            return pa.array([], type=pa.string()), np.empty(0, dtype=np.int64)
+            return text_array([]), np.empty(0, dtype=np.int64)
         found = entries.of_name(name)
         rows = found if entries.is_alike else entries.rows(found)
         if self._values is not None:
-            return self._values.take(pa.array(found)), rows
+            return self._values.take(plain_array(found, pa.int64())), rows
         return self._texts(entries, found), rows
 
     def _texts(self, entries: Entries, which: Any) -> Any:

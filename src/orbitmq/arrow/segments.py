@@ -10,10 +10,12 @@ Rules:
    is copied out.
 3. Memory may be as long as a log file: positions have 64 bits up to the copy.
 4. What is not UTF-8 becomes U+FFFD, as everywhere in messages.
-5. Arrays are made of buffers: `pa.array`, `pa.scalar`, `pa.repeat` and `to_numpy` import pandas
-   where it is installed, half a second of CPU in each of Spark's workers.
+5. Arrays are made of buffers: `pa.array`, `pa.scalar`, `pa.repeat`, `index` and `to_numpy` import
+   pandas where it is installed, half a second of CPU in each of Spark's workers.
 """
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -36,7 +38,7 @@ _INLINE_MAX = 12
 def parts(memory: Any, begins: Positions, ends: Positions) -> Any:
     """Give the parts [begin, end) of an Arrow buffer as a binary array of its own memory."""
     if not len(begins):
-        return pa.array([], type=pa.binary())
+        return evenly(np.empty(0, dtype=np.uint8), 0, 0)
     sizes = ends - begins
     least, most = int(sizes.min()), int(sizes.max())
     if least == most > 0:
@@ -54,7 +56,7 @@ def parts_in_any_order(memory: Any, begins: Positions, ends: Positions) -> Any:
     order = np.argsort(begins, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    return parts(memory, begins[order], ends[order]).take(pa.array(place))
+    return parts(memory, begins[order], ends[order]).take(plain_array(place, pa.int64()))
 
 
 def items_at(memory: Memory, begins: Positions, size: int) -> NDArray[Any]:
@@ -81,6 +83,14 @@ def repeated(text: str, count: int) -> Any:
     return evenly(values, len(data), count).view(pa.string())
 
 
+def text_array(words: Sequence[str]) -> Any:
+    """Give a text array of a few words."""
+    data = [word.encode() for word in words]
+    offsets = np.array([0, *accumulate(map(len, data))], dtype=np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(data))]
+    return pa.Array.from_buffers(pa.string(), len(data), buffers, null_count=0)
+
+
 def text_scalar(text: str) -> Any:
     """Give one text, as functions of Arrow take it beside arrays."""
     return repeated(text, 1)[0]
@@ -89,6 +99,20 @@ def text_scalar(text: str) -> Any:
 def plain_array(values: NDArray[Any], kind: Any) -> Any:
     """Give native numbers as an array of a type of their size."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)], null_count=0)
+
+
+def places_or_none(places: Positions) -> Any:
+    """Give places to take from an array; one below 0 is a null."""
+    is_there = np.packbits(places >= 0, bitorder="little")
+    buffers = [pa.py_buffer(is_there), pa.py_buffer(places)]
+    return pa.Array.from_buffers(pa.int64(), len(places), buffers)
+
+
+def numbers_of(array: Any, kind: type[np.generic]) -> NDArray[Any]:
+    """Give the numbers of an array without nulls; `kind` is their type."""
+    begin = array.offset
+    numbers: NDArray[Any] = np.frombuffer(array.buffers()[1], dtype=kind)
+    return numbers[begin : begin + len(array)]
 
 
 def _viewed(memory: Any, begins: Positions, sizes: Positions) -> Any:
@@ -109,7 +133,8 @@ def _taken(memory: Any, begins: Positions, ends: Positions) -> Any:
     buffers = [None, pa.py_buffer(offsets), memory]
     segments = pa.Array.from_buffers(pa.large_binary(), 2 * count - 1, buffers)
     every_other = np.arange(0, 2 * count, 2, dtype=np.int64)
-    return pc.take(segments, pa.array(every_other), boundscheck=False).cast(pa.binary())
+    places = plain_array(every_other, pa.int64())
+    return pc.take(segments, places, boundscheck=False).cast(pa.binary())
 
 
 def as_text(array: Any) -> Any:

@@ -37,10 +37,10 @@ from orbitmq.wire.record import RECORD_SIZE_MIN
 from orbitmq.world.files import SystemFiles
 from orbitmq.world.mapped import mapped
 
-BATCH_ROWS = 4_096
+BATCH_ROWS = 8_192
 BATCH_ROWS_MIN = 16
-BATCH_BYTES = 4 << 20
-SHORT_TIMES = 4
+BATCH_BYTES = 8 << 20
+SHORT_TIMES = 2
 
 _WHY = {
     "zero": "zeros instead of a record",

@@ -13,6 +13,7 @@ Rules:
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain, islice
 from typing import Any
 
@@ -128,14 +129,20 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
             keep_ends(cluster_of(self._plan.options), commits[0].query, batchId, ends)
 
 
+@cache
+def _keep_memory_of_requests() -> None:
+    """Once in a worker, whatever it did before: else each page of a request costs a fault."""
+    keep_freed_memory()
+
+
 def write_rows(plan: SinkPlan, batches: Iterator[Any]) -> SinkCommit:
     """Store all rows of the task that runs here; give what was stored."""
     rows = (batch for batch in batches if batch.num_rows)
     first = next(rows, None)
     if first is None:
         return SinkCommit()
-    if shorten_rest():
-        keep_freed_memory()  # requests are large: else each of their pages costs a fault
+    shorten_rest()
+    _keep_memory_of_requests()
     return write_task(plan, current_task(plan.write), first, rows)
 
 
