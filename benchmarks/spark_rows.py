@@ -6,7 +6,9 @@ In: a session and a place with rows. Out: a rate for each kind of read and write
 2. A read ends in Spark's `noop` sink: every row and column reaches the JVM, and nothing more.
 3. Java is warm before anything counts: many small jobs come first, for what Spark's driver does
    once a job is compiled late; then each kind runs until Java's compilers take next to nothing of a
-   pass, `warm_ups_max` times at most. Then kinds take turns; the median round counts.
+   pass, `warm_ups_max` times at most. Then kinds take turns; the median round counts. When another
+   kind has its turn Java compiles some of it anew, for it had been made for the one before: so a
+   turn begins with passes of its kind that do not count, PASSES_BEFORE at most.
 4. There are so many rows that the fixed cost of a job (planning, start of tasks: about a second of
    CPU) is not what is measured; to warm up, a part of what is written does, which spares the disk.
    `ready batches` is a source that does nothing (spark_ceiling.py): the most that any source
@@ -55,6 +57,9 @@ COMPILED_SHARE = 0.05
 SMALL_JOBS = 60
 """So many rounds of jobs with a few rows leave little of the driver to compile."""
 
+PASSES_BEFORE = 3
+"""So often at most a kind runs at the beginning of its turn before it counts."""
+
 WARM_UP_PARTS = 4
 """One of so many parts of the rows is written at a time to warm up."""
 
@@ -85,13 +90,15 @@ def measure(
     for _ in range(SMALL_JOBS if warm_ups_max > 1 else 1):
         for small in _small_jobs(spark, place):
             small()
-    for name, kind in _kinds(spark, place, place.sink_row_count // WARM_UP_PARTS).items():
+    to_warm_up = _kinds(spark, place, place.sink_row_count // WARM_UP_PARTS)
+    for name, kind in to_warm_up.items():
         say(f"{name}, to warm up")
         _warm_up(spark, kind, pid, warm_ups_max)
     kinds = _kinds(spark, place, place.sink_row_count)
     found: dict[str, list[Rate]] = {name: [] for name in kinds}
     for number in range(rounds):
         for name, kind in kinds.items():
+            _warm_up(spark, to_warm_up[name], pid, min(PASSES_BEFORE, warm_ups_max))
             if kind.is_write and quiet_limit_s:
                 touch_free_memory()
             others = await_quiet(quiet_limit_s)
