@@ -27,6 +27,17 @@ for data, starts in map(laid, kinds):
         assert decoder.decode(data, np.array(starts)).batch.num_rows == 9
 """
 
+CHOOSE = """
+import numpy as np
+from orbitmq.spark.log_filter import LogFilter
+from orbitmq.spark.log_options import log_options
+from tests.arrow.made import laid, plain
+chosen = {"topic": "TopicA", "queues": "1,2", "tags": "TagA", "startingTimestamp": "1700000000005"}
+data, starts = laid([plain(number) for number in range(9)])
+wanted, _ = LogFilter(log_options({"path": "/", **chosen})).wanted(data, np.array(starts))
+assert len(wanted) == 2
+"""
+
 WRITE = """
 import numpy as np
 from orbitmq.arrow.segments import repeated
@@ -47,6 +58,7 @@ assert len(list(Requests("T", [MessageQueue("T", "b", 0)], options).of(messages)
         ("import orbitmq.spark.log_reading", ("orbitmq.client", "pandas")),
         ("import orbitmq.spark.topic_source", ("orbitmq.spark.sink_writing", "pandas")),
         (DECODE, ("pandas",)),
+        (CHOOSE, ("pandas",)),
         (WRITE, ("pandas",)),
     ],
     ids=[
@@ -54,6 +66,7 @@ assert len(list(Requests("T", [MessageQueue("T", "b", 0)], options).of(messages)
         "a store is read",
         "a topic is planned",
         "records are decoded",
+        "records are chosen",
         "rows are written",
     ],
 )

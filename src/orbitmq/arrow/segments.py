@@ -115,6 +115,13 @@ def numbers_of(array: Any, kind: type[np.generic]) -> NDArray[Any]:
     return numbers[begin : begin + len(array)]
 
 
+def mask_of(array: Any) -> NDArray[np.bool_]:
+    """Give a boolean array without nulls as a mask."""
+    begin = array.offset
+    bits = np.unpackbits(np.frombuffer(array.buffers()[1], dtype=np.uint8), bitorder="little")
+    return bits[begin : begin + len(array)].view(np.bool_)
+
+
 def _viewed(memory: Any, begins: Positions, sizes: Positions) -> Any:
     first = int(begins[0])
     views = np.zeros(len(begins), dtype=_VIEW)

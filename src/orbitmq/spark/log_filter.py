@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from orbitmq.arrow.columns import arrow_schema
 from orbitmq.arrow.decode import BatchDecoder, Damage
+from orbitmq.arrow.segments import mask_of, numbers_of, plain_array, text_array
 from orbitmq.arrow.starts import Bytes, Positions
 from orbitmq.spark.log_options import LogOptions
 
@@ -23,18 +24,16 @@ class LogFilter:
     """Chooses records."""
 
     def __init__(self, options: LogOptions) -> None:
-        self._topics = options.chosen_topics
-        self._queues = options.chosen_queues
-        self._tags = options.tag_filter.tags
-        self._starting_ms, self._ending_ms = options.starting_ms, options.ending_ms
-        has_times = self._starting_ms is not None or self._ending_ms is not None
-        asked = {
-            "topic": bool(self._topics),
-            "queueId": bool(self._queues),
-            "tags": bool(self._tags),
-            "storeTimestamp": has_times,
+        queues = np.array(sorted(options.chosen_queues), dtype=np.int32)
+        chosen = {
+            "topic": text_array(sorted(options.chosen_topics)),
+            "queueId": plain_array(queues, pa.int32()),
+            "tags": text_array(sorted(options.tag_filter.tags)),
         }
-        names = [name for name, is_asked in asked.items() if is_asked]
+        self._chosen = {name: values for name, values in chosen.items() if len(values)}
+        self._starting_ms, self._ending_ms = options.starting_ms, options.ending_ms
+        self._has_times = self._starting_ms is not None or self._ending_ms is not None
+        names = [*self._chosen, *(["storeTimestamp"] if self._has_times else [])]
         self._decoder = BatchDecoder(arrow_schema(names)) if names else None
 
     def wanted(self, data: Bytes, positions: Positions) -> tuple[Positions, list[Damage]]:
@@ -49,17 +48,10 @@ class LogFilter:
 
     def _mask(self, batch: Any) -> Any:
         mask = np.ones(batch.num_rows, dtype=np.bool_)
-        for name, chosen in (
-            ("topic", self._topics),
-            ("queueId", self._queues),
-            ("tags", self._tags),
-        ):
-            if chosen:
-                column = batch.column(name)
-                among = pc.is_in(column, pa.array(sorted(chosen), type=column.type))
-                mask &= among.to_numpy(zero_copy_only=False)
-        if "storeTimestamp" in batch.schema.names:
-            times_us = batch.column("storeTimestamp").view(pa.int64()).to_numpy()
+        for name, chosen in self._chosen.items():
+            mask &= mask_of(pc.is_in(batch.column(name), chosen))
+        if self._has_times:
+            times_us = numbers_of(batch.column("storeTimestamp"), np.int64)
             if self._starting_ms is not None:
                 mask &= times_us >= self._starting_ms * 1_000
             if self._ending_ms is not None:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from orbitmq.arrow.decode import BatchDecoder
+from orbitmq.arrow.segments import repeated, text_array
 from orbitmq.arrow.starts import walk
 from orbitmq.errors import RemoteProtocolError
 from orbitmq.spark.cluster import Cluster, QueueFailed, cluster_of
@@ -124,7 +125,7 @@ class RangeReader:
     def _chosen(self, batch: Any) -> Any:
         """Give the rows that the filters let through, with the columns that are wanted."""
         if self._tags:
-            batch = batch.filter(pc.is_in(batch.column("tags"), value_set=pa.array(self._tags)))
+            batch = batch.filter(pc.is_in(batch.column("tags"), value_set=text_array(self._tags)))
         if self._keys:
             texts = batch.column("keys").to_pylist()
             wanted = set(self._keys)
@@ -142,7 +143,7 @@ class RangeReader:
         if not self._options.namespace or "topic" not in self._schema.names:
             return batch
         at = self._schema.names.index("topic")
-        topics = pa.repeat(pa.scalar(self._range.queue.topic), batch.num_rows)
+        topics = repeated(self._range.queue.topic, batch.num_rows)
         return batch.set_column(at, self._schema.field(at), topics)
 
 
