@@ -60,13 +60,15 @@ class MadeLog:
             self.end += size
 
     def write(self, log_offset: int, data: bytes) -> None:
-        """Write bytes at a log offset; files have their whole size from the beginning."""
+        """Write bytes at a log offset; files have their whole size from the beginning, and keep it:
+        what would reach behind the file's end is left out."""
         path = self.file(log_offset)
         if not path.exists():
             path.write_bytes(bytes(self.file_size))
         with path.open("r+b") as file:
-            file.seek(log_offset % self.file_size)
-            file.write(data)
+            at = log_offset % self.file_size
+            file.seek(at)
+            file.write(data[: self.file_size - at])
 
 
 class MadeStore(MadeLog):
