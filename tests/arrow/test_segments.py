@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.arrow import segments
-from orbitmq.arrow.segments import parts, parts_in_any_order
+from orbitmq.arrow.segments import (
+    mask_of,
+    numbers_of,
+    parts,
+    parts_in_any_order,
+    places_or_none,
+    text_array,
+)
 
 MEMORY = bytes(range(256)) * 8
 SIZES = st.one_of(
@@ -49,3 +56,26 @@ def test_parts_that_lie_too_far_apart_for_views_are_found(monkeypatch: pytest.Mo
     begins = np.array([3, 1_500], np.int64)
     found = parts(pa.py_buffer(MEMORY), begins, begins + np.array([20, 30]))
     assert found.to_pylist() == [MEMORY[3:23], MEMORY[1_500:1_530]]
+
+
+@given(st.lists(st.text(max_size=9), max_size=20))
+def test_words_are_a_text_array(words: list[str]) -> None:
+    found = text_array(words)
+    found.validate(full=True)
+    assert found.equals(pa.array(words, pa.string()))
+
+
+@given(st.lists(st.one_of(st.just(-1), st.integers(0, 99)), max_size=20))
+def test_places_below_zero_are_nulls(places: list[int]) -> None:
+    found = places_or_none(np.array(places, np.int64))
+    found.validate(full=True)
+    assert found.to_pylist() == [None if place < 0 else place for place in places]
+
+
+@given(st.lists(st.booleans(), max_size=40), st.integers(0, 40), st.integers(0, 40))
+def test_a_part_of_an_array_comes_out_as_it_is(truths: list[bool], begin: int, size: int) -> None:
+    begin = min(begin, len(truths))
+    part = slice(begin, begin + size)
+    assert mask_of(pa.array(truths, pa.bool_()).slice(begin, size)).tolist() == truths[part]
+    numbers = pa.array(range(len(truths)), pa.int32()).slice(begin, size)
+    assert numbers_of(numbers, np.int32).tolist() == list(range(len(truths)))[part]

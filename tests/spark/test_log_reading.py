@@ -482,6 +482,7 @@ def test_a_file_removed_after_planning_is_a_loss_that_names_it(
         ({"path": " , "}, "'path' is empty"),
         ({"path": "x", "topic": "a", "topics": "b"}, "'topic' and 'topics'"),
         ({"path": "x", "queues": "one"}, "option 'queues'"),
+        ({"path": "x", "queues": "0,2147483648"}, "numbers from 0 to 2147483647"),
         ({"path": "x", "tags": "||"}, "option 'tags'"),
         ({"path": "x", "startingTimestamp": "yesterday"}, "option 'startingTimestamp'"),
         ({"path": "x", "startingTimestamp": "2", "endingTimestamp": "1"}, "is before"),

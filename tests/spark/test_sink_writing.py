@@ -8,8 +8,10 @@ import pytest
 
 from orbitmq import Message, Producer
 from orbitmq.errors import LocalProtocolError, MQError
+from orbitmq.spark import sink_writing
 from orbitmq.spark.sink_keys import TaskKey
 from orbitmq.spark.sink_sending import SinkFailed
+from orbitmq.spark.worker_rest import shorten_rest
 from orbitmq.testing import EmbeddedBroker
 from tests.spark.sinking import bodies, plan, run_task, stored
 
@@ -40,6 +42,21 @@ def test_all_rows_of_all_batches_are_stored(broker: EmbeddedBroker, fresh_name: 
 def test_a_task_without_rows_gives_a_message_and_asks_nobody() -> None:
     done = run_task(plan("localhost:1", ["body"], topic="nowhere"), [texts(), texts()])
     assert (done.rows, done.ends) == (0, {})
+
+
+def test_a_worker_that_has_read_before_it_writes_keeps_the_memory_of_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Symptom: only a worker whose first task was a write kept it; others paid for each page."""
+    times: list[int] = []
+    monkeypatch.setattr(sink_writing, "keep_freed_memory", lambda: times.append(1))
+    monkeypatch.setattr(sink_writing, "write_task", lambda *_: sink_writing.SinkCommit())
+    monkeypatch.setattr(sink_writing, "current_task", lambda _: TaskKey("q", 1, 0))
+    sink_writing._keep_memory_of_requests.cache_clear()
+    shorten_rest()
+    for _ in range(2):
+        sink_writing.write_rows(plan("localhost:1", ["body"], topic="any"), iter([texts(1)]))
+    assert times == [1]
 
 
 def test_a_missing_topic_is_made_with_the_queues_asked_for(

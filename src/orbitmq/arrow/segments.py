@@ -1,6 +1,7 @@
 """Parts of memory as Arrow's binary arrays, with one copy.
 
-In: memory, and where parts of it begin and end. Out: an array of those parts.
+In: memory, and where parts of it begin and end. Out: an array of those parts. Beside it: small
+arrays made of NumPy's, and NumPy's of arrays, without what rule 5 tells of.
 
 Rules:
 1. Parts ascend and do not overlap. Each is copied once, whichever way is taken.

@@ -17,6 +17,7 @@ from orbitmq.spark.options import Count, Options, read_options, read_time_ms, to
 from orbitmq.wire.expression import TagFilter
 
 FORMAT = "rocketmq_log"
+QUEUE_ID_MAX = 2**31 - 1
 
 NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 SPLIT_SIZE_BYTES = 128 << 20
@@ -128,13 +129,7 @@ def log_options(given: Mapping[str, str]) -> LogOptions:
         raise SettingError(f"{FORMAT}: options 'topic' and 'topics' are both given; give one")
     if not options.path.strip(" ,"):
         raise SettingError(f"{FORMAT}: option 'path' is empty; give a store folder")
-    try:
-        _ = options.chosen_queues
-    except ValueError:
-        raise SettingError(
-            f"{FORMAT}: option 'queues': {options.queues!r} is not right: "
-            "it is numbers with ',' between them"
-        ) from None
+    _check_queues(options)
     try:
         _ = options.tag_filter
     except RemoteProtocolError as error:
@@ -144,6 +139,18 @@ def log_options(given: Mapping[str, str]) -> LogOptions:
         raise SettingError(f"{FORMAT}: 'endingTimestamp' is before 'startingTimestamp'")
     _check_span(options)
     return options
+
+
+def _check_queues(options: LogOptions) -> None:
+    try:
+        is_right = all(0 <= queue <= QUEUE_ID_MAX for queue in options.chosen_queues)
+    except ValueError:
+        is_right = False
+    if not is_right:
+        raise SettingError(
+            f"{FORMAT}: option 'queues': {options.queues!r} is not right: "
+            f"it is numbers from 0 to {QUEUE_ID_MAX} with ',' between them"
+        )
 
 
 def _check_span(options: LogOptions) -> None:
