@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests import must_run
+from tests import must_run, nightly
 from tests.foreign.judged import System, judged_original, system_under_test
 from tests.spread import piece_of, rank_of
 
@@ -27,6 +27,11 @@ settings.load_profile("orbitmq")
 OF_THE_CLIENT = [Path(__file__).parent / name for name in ("client", "blocking", "app", "cli")]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Make `--nightly PART` known (tests/nightly.py)."""
+    nightly.add_option(parser)
+
+
 def pytest_configure() -> None:
     """Let programs that tests start be interrupted, though a run in the background is not."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -36,6 +41,7 @@ def pytest_configure() -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put what takes minutes first (tests/spread.py); leave out what asks no original."""
+    nightly.choose(config, items)
     if judged_original() is not None:
         left = [each for each in items if each.path.parent in OF_THE_CLIENT]
         left = [each for each in left if not _asks_system(each)]
