@@ -3,8 +3,8 @@
 In: the marker `nightly("part")` of a test, the option `--nightly PART`. Out: the tests that run.
 
 Rules:
-1. Without the option everything runs that has no such marker. With it, only what is marked with that
-   part (`all`: with any), and nothing else.
+1. Without the option everything runs that has no such marker. With it, only what is marked with
+   that part (`all`: with any), and nothing else.
 2. A part that is not in PARTS is an error, of a marker as of the option.
 """
 
