@@ -77,6 +77,12 @@ class Running:
             break
         assert text in self.errors.read_text()
 
+    def await_listening(self) -> str:
+        """Return the address in the log line `listening on ADDRESS`."""
+        self.await_log("listening on ")
+        line = next(line for line in self.errors.read_text().splitlines() if "listening on" in line)
+        return line.partition("listening on ")[2].partition(",")[0]
+
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal; give the exit code."""
         self.process.send_signal(number)

@@ -19,9 +19,9 @@ MQBROKER = "orbitmq.cli.mqbroker"
 PATIENCE_S = 20.0
 
 
-def namesrv(folder: Path) -> Running:
+def namesrv(folder: Path, port: int = 0) -> Running:
     folder.mkdir(exist_ok=True)
-    flags = ("namesrv", "--port", "0", "--data-dir", str(folder / "data"))
+    flags = ("namesrv", "--port", str(port), "--data-dir", str(folder / "data"))
     return Running(ORBITMQ, *flags, folder=folder)
 
 
@@ -142,15 +142,31 @@ def test_when_a_name_server_is_lost_routes_are_learned_from_the_other(tmp_path: 
                 )
 
 
-def test_a_broker_without_any_reachable_name_server_says_so_and_serves(tmp_path: Path) -> None:
+def test_a_broker_is_ready_when_a_name_server_knows_it_and_serves_before(tmp_path: Path) -> None:
+    """Symptom: `ready` was printed though no client could find the broker."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # not listening: connections are refused
+        port = taken.getsockname()[1]
+        running = broker(tmp_path / "b", "--namesrv", f"127.0.0.1:{port}")
+        with WireClient(running.await_listening()) as client:
+            fill(client, "Orders", [b"x"])
+        running.await_log(f"name server 127.0.0.1:{port}")
+        running.await_log("not ready yet: no name server has taken the registration")
+    with running, namesrv(tmp_path / "n", port) as names:
+        address = address_of(names.line(), "namesrv")
+        ready = address_of(running.line())
+        assert brokers_of(address) == {"broker-a": ready}
+        assert running.stop() == 0
+
+
+def test_a_broker_that_is_not_ready_yet_stops_cleanly(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
         nobody = f"127.0.0.1:{taken.getsockname()[1]}"
         with broker(tmp_path, "--namesrv", nobody) as running:
-            with WireClient(address_of(running.line())) as client:
-                fill(client, "Orders", [b"x"])
-            running.await_log(f"name server {nobody}")
+            running.await_log("not ready yet")
             assert running.stop() == 0
+            assert running.rest() == ""
 
 
 def test_a_folder_that_a_kill_left_is_opened_by_itself(tmp_path: Path) -> None:

@@ -33,11 +33,11 @@ def silent_namesrv() -> Iterator[str]:
 def test_a_silent_name_server_holds_up_neither_start_nor_delays_nor_stop(
     tmp_path: Path, silent_namesrv: str
 ) -> None:
-    """Symptom: with a name server that hung a broker was ready, delivered and stopped late."""
+    """Symptom: with a name server that hung a broker served, delivered and stopped late."""
     flags = ("--namesrv", silent_namesrv, "-D", f"registerBrokerTimeoutMills={ANSWER_S * 1000:.0f}")
     begin_s = time.monotonic()
     with broker(tmp_path, *flags) as process:
-        with WireClient(process.line().removeprefix("ready broker=")) as client:
+        with WireClient(process.await_listening()) as client:
             delayed = send_request("Late", b"x", i="DELAY\x011\x02", e=0)
             assert client.call(delayed).code == 0
 

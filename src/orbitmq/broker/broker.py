@@ -165,9 +165,9 @@ class Broker:
         )
 
     async def start(self) -> None:
-        """Listen, begin to keep house, register; returns when clients can find us.
+        """Listen, begin to keep house, register with the name servers that answer within 2 s.
 
-        A name server that does not answer is waited for 2 s; it is told as soon as it does.
+        The others are told as soon as they do: `registered` waits for the first.
         """
         keep_freed_memory()
         settings = self._settings
@@ -217,6 +217,13 @@ class Broker:
         await address_server.look_up()
         self._begin_routines(registration, address_server)
         await registration.told()
+
+    async def registered(self) -> None:
+        """Return when clients can find this broker: a name server knows it, or there is none."""
+        settings = self._settings
+        has_names = settings.namesrv_addr or settings.fetch_namesrv_addr_by_address_server
+        if self._registration is not None and has_names:
+            await self._registration.known()
 
     def _tell_permission(self, settings: BrokerSettings) -> None:
         """Have a changed permission told with a version of its own: see Registration, rule 4."""

@@ -101,6 +101,7 @@ class Registration:
         self._topics = topics
         self._lines = [_Line(peer) for peer in peers]
         self._are_others = asyncio.Event()
+        self._is_known = asyncio.Event()
         self._settings = settings
         self._on_order_topics = on_order_topics
 
@@ -120,6 +121,10 @@ class Registration:
         self.note_change()
         if waiting:
             await asyncio.wait(waiting, timeout=TOLD_S)
+
+    async def known(self) -> None:
+        """Return when a name server has taken the registration: from then on clients find us."""
+        await self._is_known.wait()
 
     async def keep_registered(self) -> None:
         """Register again and again until cancelled."""
@@ -190,14 +195,16 @@ class Registration:
         waiting = line.take_waiting()
         try:
             table = self._topics()
-            if is_forced or await self._is_needed(line, table):
-                await self._register(line, table)
+            is_needed = is_forced or await self._is_needed(line, table)
+            if not is_needed or await self._register(line, table):
+                self._is_known.set()
         finally:
             for future in waiting:
                 if not future.done():
                     future.set_result(None)
 
-    async def _register(self, line: _Line, table: TopicRows) -> None:
+    async def _register(self, line: _Line, table: TopicRows) -> bool:
+        """Register at a name server; return whether it took the registration."""
         identity, settings = self._identity, self._settings()
         if len(table.rows) > LOOP_TOPICS_MAX:
             body, crc32 = await asyncio.to_thread(_body, table, settings)
@@ -220,6 +227,7 @@ class Registration:
         answer = await self._call(line, request)
         if answer is not None and answer.body:
             self._take_order_topics(line, answer.body)
+        return answer is not None
 
     def _take_order_topics(self, line: _Line, body: bytes) -> None:
         """Obey the table of ordered topics of the first name server that answers."""

@@ -78,6 +78,9 @@ IMPORTANT = (
 )
 """What -m shows: about what the original calls important."""
 
+REGISTERED_SOON_S = 0.1
+"""A name server that could be reached has answered by then: the start has waited for it."""
+
 EXAMPLES = """\
 examples:
   orbitmq broker --namesrv 127.0.0.1:9876          on 127.0.0.1:10911, files in ./data/store
@@ -210,7 +213,23 @@ class BrokerService:
             )
         if is_loopback(settings.bind_address):
             self._tell_who_can_connect(address)
+        await self._await_name_server(self._broker)
         return f"ready broker={address}"
+
+    async def _await_name_server(self, broker: Broker) -> None:
+        """Return when clients can find the broker; say what it waits for where that takes long."""
+        registered = asyncio.ensure_future(broker.registered())
+        try:
+            await asyncio.wait([registered], timeout=REGISTERED_SOON_S)
+            if not registered.done():
+                logger.warning(
+                    "not ready yet: no name server has taken the registration, so clients cannot"
+                    " find this broker; check --namesrv (namesrvAddr=%s)",
+                    self._start.settings.namesrv_addr,
+                )
+            await registered
+        finally:
+            registered.cancel()
 
     def _tell_who_can_connect(self, address: str) -> None:
         if is_loopback(address.rpartition(":")[0].strip("[]")):
