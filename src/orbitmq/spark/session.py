@@ -33,7 +33,6 @@ JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 SHARED_SETTINGS = {
     "spark.buffer.size": str(256 << 10),
-    "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
     "spark.sql.session.timeZone": "UTC",
