@@ -1,8 +1,8 @@
 """`make bench`: what a message costs here, beside a bare loop and beside the original.
 
-In: options. Out: tables on standard output, progress on standard error, JSON with --json, the
-tables of docs/performance.md with --write; exit code 0 when everything ran. The rules of a run
-are in running.py, how much is measured in plan.py.
+In: options. Out: tables on standard output, progress on standard error, JSON with --json; with
+--write docs/figures.json, and from it the tables of the README and of docs/performance.md; exit
+code 0 when everything ran. The rules of a run are in running.py, how much is measured in plan.py.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from benchmarks import (
 from benchmarks.loads import Generator, LoadFailed, build_generator
 from benchmarks.machine import cores, resident_mb
 from benchmarks.many_queues import Cost
-from benchmarks.page import PAGE, PageUnlike, write_page
+from benchmarks.page import PageUnlike, keep_run, write_pages
 from benchmarks.plan import QUICK, SHORT, WHOLE, Plan
 from benchmarks.report import Report, Start, to_json, to_text
 from benchmarks.rounds import say
@@ -51,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.json is not None:
             options.json.write_text(json.dumps(to_json(report), indent=1) + "\n", encoding="utf-8")
         if options.write:
-            write_page(report, PAGE)
+            keep_run(report)
+            write_pages(report)
     except (LoadFailed, ServerFailed, PageUnlike) as failed:
         print(f"benchmarks: {failed}", file=sys.stderr)
         return 1
@@ -75,7 +76,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report there")
     parser.add_argument(
-        "--write", action="store_true", help="put the tables into docs/performance.md"
+        "--write", action="store_true", help="keep the run in docs/figures.json, write the pages"
     )
     options = parser.parse_args(arguments)
     if options.write and (options.short or options.quick or options.original is False):

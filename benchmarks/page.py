@@ -1,14 +1,17 @@
-"""The tables of docs/performance.md, and the page with this run's figures in their place.
+"""The tables of docs/performance.md and of the README, both made from the run in docs/figures.json.
 
-In: a report of a whole run, and the page. Out: the page with new tables. Rules:
+In: a report of a whole run. Out: `docs/figures.json`, and the pages with new tables;
+`python -m benchmarks.page` makes the pages anew from the file. Rules:
 
-1. A table is known by its first line; everything else on the page is written by hand and kept.
-2. A table that the page lacks is an error, and then nothing is written: all figures of the page are
-   of one run.
+1. A table is known by its first line; everything else on a page is written by hand and kept.
+2. A table that a page lacks is an error, and then nothing is written: all figures are of one run.
+3. Nobody writes a figure into these tables by hand: tests/docs/test_figures.py compares.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
+
+import msgspec
 
 from benchmarks.client_figures import ClientRow, row_of, to_java
 from benchmarks.client_kinds import ASYNCIO, JAVA, UVLOOP
@@ -17,25 +20,76 @@ from benchmarks.report import Report, Row
 from benchmarks.servers import BARE, ORIGINAL, OURS, ROOT
 
 PAGE = ROOT / "docs" / "performance.md"
+README = ROOT / "README.md"
+RUN = ROOT / "docs" / "figures.json"
+README_LOADS = ("send, 4 x 64, 1 KB", "send, 64 x 1, 1 KB", "pull of 32, 4 x 4, 1 KB")
+README_CLIENTS = ("sends, 256 in flight", "push consumer, async handler")
 
 
 class PageUnlike(Exception):
     """The page lacks a table that is to be replaced."""
 
 
-def write_page(report: Report, path: Path) -> None:
-    """Replace every table of the page."""
-    text = path.read_text(encoding="utf-8")
-    for table in tables(report):
+def keep_run(report: Report, path: Path = RUN) -> None:
+    """Write the run from which the pages are made."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+
+
+def read_run(path: Path = RUN) -> Report:
+    """Return the run from which the pages are made."""
+    return msgspec.json.decode(path.read_bytes(), type=Report)
+
+
+def write_pages(report: Report, page: Path = PAGE, readme: Path = README) -> None:
+    """Replace the tables of the page and of the README."""
+    texts = {
+        page: with_tables(page.read_text(encoding="utf-8"), tables(report)),
+        readme: with_tables(readme.read_text(encoding="utf-8"), [readme_table(report)]),
+    }
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+
+
+def with_tables(text: str, new: Sequence[Sequence[str]]) -> str:
+    """Return the text with each table in the place of the one with the same first line."""
+    for table in new:
         text = replace_table(text, table)
-    path.write_text(text, encoding="utf-8")
+    return text
+
+
+def readme_table(report: Report) -> list[str]:
+    """Return the few figures that the README shows."""
+    rows: list[tuple[str, ...]] = []
+    for load in README_LOADS:
+        ours, original = _row(report, load, OURS), _row(report, load, ORIGINAL)
+        if ours is not None and original is not None:
+            rows.append(
+                _beside(
+                    load,
+                    ours.figures.server_us_per_message,
+                    original.figures.server_us_per_message,
+                )
+            )
+    for kind in README_CLIENTS:
+        client, java = (row_of(report.clients.rows, kind, name) for name in (ASYNCIO, JAVA))
+        if client is not None and java is not None:
+            us = client.figures.us_per_message, java.figures.us_per_message
+            rows.append(_beside(f"the client: {kind}", *us))
+    rows.append(("from start to ready", f"{report.start.median_s:.1f} s", "", ""))
+    rows.append(("resident memory when idle", f"{report.start.resident_mb:.0f} MB", "", ""))
+    return table_lines(("CPU per message", "OrbitMQ", "RocketMQ 4.9.7 in Java", "ratio"), rows)
+
+
+def _beside(name: str, ours_us: float, original_us: float) -> tuple[str, ...]:
+    ratio = f"{ours_us / original_us:.2f}" if original_us else ""
+    return (name, f"{ours_us:.1f} µs", f"{original_us:.1f} µs", ratio)
 
 
 def replace_table(text: str, table: Sequence[str]) -> str:
     """Give the text with the table in the place of the one with the same first line."""
     lines = text.splitlines()
     if table[0] not in lines:
-        raise PageUnlike(f"{PAGE.name} has no table that begins with {table[0]!r}; add its head")
+        raise PageUnlike(f"the page has no table that begins with {table[0]!r}; add its head")
     begin = end = lines.index(table[0])
     while end < len(lines) and lines[end].startswith("|"):
         end += 1
@@ -201,3 +255,7 @@ def _client_cells(rows: Sequence[ClientRow], kind: str) -> tuple[str, ...]:
     ]
     ratios = [to_java(rows, row) if row else None for row in found[:2]]
     return (kind, *costs, *(f"{ratio:.2f}" if ratio else "" for ratio in ratios))
+
+
+if __name__ == "__main__":
+    write_pages(read_run())

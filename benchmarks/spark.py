@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from benchmarks import spark_rows, spark_streams
 from benchmarks.__main__ import commit
 from benchmarks.machine import QUIET_CORES
-from benchmarks.page import PAGE, PageUnlike, replace_table, table_lines
+from benchmarks.page import PAGE, PageUnlike, table_lines, with_tables
 from benchmarks.rounds import say
 from benchmarks.servers import ServerFailed, ours
 from benchmarks.spark_cpu import Rate
@@ -204,14 +204,6 @@ def to_text(report: SparkReport) -> str:
     return "\n\n".join("\n".join(lines) for lines in tables(report)) + "\n"
 
 
-def write_page(report: SparkReport, path: Path) -> None:
-    """Replace the page's tables of Spark."""
-    text = path.read_text(encoding="utf-8")
-    for table in tables(report):
-        text = replace_table(text, table)
-    path.write_text(text, encoding="utf-8")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and give the exit code."""
     parser = argparse.ArgumentParser(
@@ -236,7 +228,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.json is not None:
             options.json.write_text(json.dumps(asdict(report), indent=1) + "\n", encoding="utf-8")
         if options.write:
-            write_page(report, PAGE)
+            text = with_tables(PAGE.read_text(encoding="utf-8"), tables(report))
+            PAGE.write_text(text, encoding="utf-8")
     except (ServerFailed, PageUnlike) as failed:
         print(f"benchmarks: {failed}", file=sys.stderr)
         return 1

@@ -1,10 +1,11 @@
 """Send three messages and receive them again: python examples/python/first_message.py [NAMESRV]."""
 
+import os
 import sys
 
 from orbitmq import Message, Producer, PullConsumer
 
-namesrv = sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9876"
+namesrv = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("NAMESRV_ADDR", "127.0.0.1:9876")
 
 with Producer(namesrv, group="first_producer") as producer:
     for number in range(3):

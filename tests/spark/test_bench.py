@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks import spark as programme
 from benchmarks import spark_rows
-from benchmarks.page import PAGE
+from benchmarks.page import PAGE, with_tables
 from benchmarks.spark_cpu import CpuWatch, Rate
 from benchmarks.spark_streams import IdleQuery, Lateness
 
@@ -25,10 +25,8 @@ def test_the_quick_form_measures_everything(spark: SparkSession, tmp_path: Path)
     assert all(rate.cpu_s > 0 for rate in report.rates.values())
     assert report.late.half_ms > 0
     assert report.machine["core"] == "plain Python"
-    page = tmp_path / "page.md"
-    page.write_text(PAGE.read_text())
-    programme.write_page(report, page)
-    assert f"| {spark_rows.LOG} | " in page.read_text()
+    page = with_tables(PAGE.read_text(), programme.tables(report))
+    assert f"| {spark_rows.LOG} | " in page
     assert len(report.aims()) == 7
 
 

@@ -79,7 +79,7 @@ BROKER_WITHOUT_EFFECT: Mapping[str, NoEffect] = {
     ),
     "duplicationEnable": NoEffect("false", "a log is never read back twice into the same queues"),
     "enableBatchPush": NoEffect("false", _DLEDGER_ONLY),
-    "enableDLegerCommitLog": NoEffect("false", _DLEDGER),
+    "enableDLegerCommitLog": NoEffect("false", _DLEDGER, ("true",)),
     "enableScheduleAsyncDeliver": NoEffect("false", _DELIVERY),
     "enableScheduleMessageStats": NoEffect(
         "true",
