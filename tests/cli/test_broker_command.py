@@ -282,6 +282,8 @@ def test_a_log_on_another_disk_is_a_link_in_the_store_folder(tmp_path: Path) -> 
         (("-D", "brokerRole=slave"), 2, "brokerRole=slave cannot be used: replication does not"),
         (("-D", "brokerRole=SYNC_MASTER"), 2, "every broker is a master of its own"),
         (("-D", "aclEnable=true"), 2, "aclEnable=true cannot be used: access control does not"),
+        (("-D", "enableDLegerCommitLog=true"), 2, "enableDLegerCommitLog=true cannot be used"),
+        (("-D", "flushDiskTyp=SYNC_FLUSH"), 2, "did you mean flushDiskType?"),
         (("-c", "missing.conf"), 2, "there is no settings file missing.conf"),
         (("--brokers", "27"), 2, "--brokers 27: from 1 to 26"),
         (("--brokers", "2", "-D", "storePathRootDir=/x"), 2, "each of several brokers has its own"),

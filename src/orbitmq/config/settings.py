@@ -145,15 +145,17 @@ def load_settings(
 ) -> tuple[S, list[str]]:
     """Give the settings that `properties` make, `overrides` winning, and notes for the log.
 
-    Raises SettingError for a value that cannot be used, and with `strict` for unknown keys and for
-    numbers of `properties` outside their range (rule 3); the error names all of them.
+    Raises SettingError for a value that cannot be used and for unknown keys of `overrides`; with
+    `strict` also for unknown keys of `properties` and their numbers outside a range (rule 3). The
+    error names all of them.
     """
     given = {**properties, **(overrides or {})}
     facts = {one.key: one for one in facts_of(settings_type)}
     unknown = [key for key in given if key not in {*facts, *settings_type.without_effect}]
+    refused = unknown if strict else [key for key in unknown if key in (overrides or {})]
+    if refused:
+        raise SettingError("; ".join(_notes_on_unknown(settings_type, refused)))
     notes = _notes_on_unknown(settings_type, unknown)
-    if strict and notes:
-        raise SettingError("; ".join(notes))
     weaker = {key: value for key, value in properties.items() if key not in (overrides or {})}
     nearest, clamp_notes = ({}, []) if strict else _clamp(facts, weaker)
     values = _read_values(facts, given | nearest)
