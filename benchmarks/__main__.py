@@ -42,7 +42,7 @@ IDLE_S = 1.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, and give the exit code."""
+    """Measure, print, and return the exit code."""
     options = _options(arguments)
     plan = QUICK if options.quick else SHORT if options.short else WHOLE
     try:

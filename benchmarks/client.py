@@ -75,12 +75,12 @@ class Client:
         return answers
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Give how many messages a queue has had."""
+        """Return how many messages a queue has had."""
         answer = self.ask(MAX_OFFSET, topic=topic, queueId=queue_id)
         return int(answer.fields["offset"])
 
     def pull(self, topic: str, queue_id: int, offset: int, count: int) -> list[Record]:
-        """Give records of a queue from an offset on; waits for one, but not for ever."""
+        """Return records of a queue from an offset on; waits for one, but not for ever."""
         fields = {"consumerGroup": GROUP, "topic": topic, "queueId": str(queue_id)}
         fields |= {"queueOffset": str(offset), "maxMsgNums": str(count), "sysFlag": "6"}
         fields |= {"commitOffset": "0", "suspendTimeoutMillis": str(HOLD_MS), "subscription": "*"}
@@ -91,14 +91,14 @@ class Client:
 
 
 def producer_heartbeat(client_id: str) -> bytes:
-    """Give the body of a producer's heartbeat."""
+    """Return the body of a producer's heartbeat."""
     producers = [{"groupName": "benchmark_producer"}]
     body = {"clientID": client_id, "consumerDataSet": [], "producerDataSet": producers}
     return json.dumps(body).encode()
 
 
 def consumer_heartbeat(group: str, topic: str, expression: str) -> bytes:
-    """Give the body of the heartbeat of a push consumer that filters by an expression."""
+    """Return the body of the heartbeat of a push consumer that filters by an expression."""
     subscription = {"topic": topic, "subString": expression, "subVersion": 1_700_000_000_000}
     subscription |= {"expressionType": "SQL92", "classFilterMode": False}
     consumer = {"groupName": group, "consumeType": "CONSUME_PASSIVELY"}

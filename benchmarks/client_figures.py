@@ -55,7 +55,7 @@ class Clients:
 
 
 def row_of(rows: Sequence[ClientRow], kind: str, client: str) -> ClientRow | None:
-    """Give one row; None when that was not measured."""
+    """Return one row; None when that was not measured."""
     return next((row for row in rows if (row.kind, row.client) == (kind, client)), None)
 
 

@@ -31,7 +31,7 @@ class Kind:
     """CPU of the client's process per message, at most."""
 
     def command_of(self, client: str) -> str | None:
-        """Give a client's word for it; None when it is not measured there."""
+        """Return a client's word for it; None when it is not measured there."""
         if client == JAVA:
             return self.java_command
         return self.command if client in self.loops else None

@@ -72,7 +72,7 @@ class Client:
             raise LoadFailed(f"the client {self.name} said {line!r}") from None
 
     def read_line(self) -> str:
-        """Give what it says next; raises LoadFailed when it has ended."""
+        """Return what it says next; raises LoadFailed when it has ended."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:

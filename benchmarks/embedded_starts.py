@@ -65,7 +65,7 @@ def starts_line(starts: EmbeddedStarts) -> str:
 
 
 def _starts(folder: Path, count: int) -> dict[str, Any]:
-    """Give what one process measured in so many starts."""
+    """Return what one process measured in so many starts."""
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     done = subprocess.run(

@@ -20,7 +20,7 @@ JVM = ("-Xms512m", "-Xmx512m", "-Drocketmq.client.logLevel=WARN")
 
 
 def java_command(home: Path) -> list[str]:
-    """Give the command that starts the program; its log files go to `home`."""
+    """Return the command that starts the program; its log files go to `home`."""
     home.mkdir(parents=True)
     quiet = home / "logback.xml"
     quiet.write_text('<configuration><root level="WARN"/></configuration>', encoding="utf-8")

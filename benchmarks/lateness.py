@@ -93,7 +93,7 @@ class Lateness:
 
 
 def spread(times_ms: Sequence[float]) -> Spread:
-    """Give half, 99 % and the greatest."""
+    """Return half, 99 % and the greatest."""
     ordered = sorted(times_ms)
     last = len(ordered) - 1
     return Spread(ordered[last // 2], ordered[-(-last * 99 // 100)], ordered[-1])
@@ -146,7 +146,7 @@ class _Begin:
         }
 
     def due_ms(self, client: Client, plan: LatePlan) -> dict[bytes, int]:
-        """Give when each message was due, by the records that waited."""
+        """Return when each message was due, by the records that waited."""
         found: dict[bytes, int] = {}
         for level, first in self.waiting.items():
             records = _pull_all(client, SCHEDULE_TOPIC, level - 1, first, plan.per_level)
@@ -189,7 +189,7 @@ def _consume(client: Client, offset: int, count: int) -> list[tuple[Record, floa
 def _pull_all(
     client: Client, topic: str, queue_id: int, offset: int, count: int
 ) -> Iterator[tuple[Record, float]]:
-    """Give so many records from an offset on, each with the time at which it came."""
+    """Return so many records from an offset on, each with the time at which it came."""
     end = offset + count
     arrived_s = time.monotonic()
     while offset < end:
@@ -205,7 +205,7 @@ def _pull_all(
 def late_ms(
     server: Server, due_ms: dict[bytes, int], came: Sequence[tuple[bytes, float]]
 ) -> list[float]:
-    """Give how late each came; raises LoadFailed unless all came, once and not early."""
+    """Return how late each came; raises LoadFailed unless all came, once and not early."""
     counts = Counter(body for body, _ in came)
     if set(counts) != set(due_ms) or max(counts.values()) > 1:
         raise LoadFailed(f"{server.name}: not every delayed message came once")
@@ -216,7 +216,7 @@ def late_ms(
 
 
 def line(one: Lateness) -> str:
-    """Give the figures of a server in words."""
+    """Return the figures of a server in words."""
     words = (
         f"{name} half {of.half_ms:.0f}, 99 % {of.most_ms:.0f}, greatest {of.greatest_ms:.0f} ms"
         for name, of in (("records:", one.by_records), ("consumer:", one.by_consumer))

@@ -42,7 +42,7 @@ def others_cores(sample_s: float = SAMPLE_S) -> float:
 
 
 def await_quiet(limit_s: float) -> float:
-    """Wait at most `limit_s` for a quiet machine; give the cores that others used last."""
+    """Wait at most `limit_s` for a quiet machine; return the cores that others used last."""
     deadline = time.monotonic() + limit_s
     used = others_cores()
     while used >= QUIET_CORES and time.monotonic() < deadline:
@@ -96,7 +96,7 @@ class OthersWatch:
         self._begin = self._now()
 
     def cores(self) -> float:
-        """Give it; a child counts as ours when it has ended."""
+        """Return it; a child counts as ours when it has ended."""
         (begin_s, begin_busy_s), (now_s, busy_s) = self._begin, self._now()
         return max(0.0, (busy_s - begin_busy_s) / (now_s - begin_s))
 

@@ -58,7 +58,7 @@ class Watch:
         self._cpu_s = time.process_time()
 
     def cost(self, name: str) -> Cost:
-        """Give what was used since then."""
+        """Return what was used since then."""
         clock_s, cpu_s = time.monotonic() - self._clock_s, time.process_time() - self._cpu_s
         return Cost(name, clock_s, cpu_s, resident_mb(os.getpid()))
 
@@ -129,7 +129,7 @@ def _check(store: Store, count: int) -> None:
 
 
 def run_step(step: Step, folder: Path, count: int) -> list[Cost]:
-    """Run a step in a new process; give what it measured."""
+    """Run a step in a new process; return what it measured."""
     context = multiprocessing.get_context("spawn")
     answers, theirs = context.Pipe(duplex=False)
     process = context.Process(target=step, args=(folder, count, theirs))
@@ -147,7 +147,7 @@ def run_step(step: Step, folder: Path, count: int) -> list[Cost]:
 
 
 def disk_mb(folder: Path) -> float:
-    """Give what the folder takes on the disk, in MB of 10**6 bytes."""
+    """Return what the folder takes on the disk, in MB of 10**6 bytes."""
     paths = (folder, *folder.rglob("*"))
     return sum(path.stat().st_blocks for path in paths) * 512 / 1e6
 

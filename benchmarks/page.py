@@ -86,7 +86,7 @@ def _beside(name: str, ours_us: float, original_us: float) -> tuple[str, ...]:
 
 
 def replace_table(text: str, table: Sequence[str]) -> str:
-    """Give the text with the table in the place of the one with the same first line."""
+    """Return the text with the table in the place of the one with the same first line."""
     lines = text.splitlines()
     if table[0] not in lines:
         raise PageUnlike(f"the page has no table that begins with {table[0]!r}; add its head")
@@ -97,7 +97,7 @@ def replace_table(text: str, table: Sequence[str]) -> str:
 
 
 def tables(report: Report) -> list[list[str]]:
-    """Give every table of the page, as lines."""
+    """Return every table of the page, as lines."""
     return [
         table_lines(("this run", "is"), _run_rows(report)),
         table_lines(("aim, plain Python", "at most", "this run", "so"), _aim_rows(report)),
@@ -144,7 +144,7 @@ def tables(report: Report) -> list[list[str]]:
 
 
 def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Give the lines of a table: the first column is text, the others are figures."""
+    """Return the lines of a table: the first column is text, the others are figures."""
     marks = ["---", *("---:" for _ in head[1:])]
     return [_line(head), "|" + "|".join(marks) + "|", *map(_line, rows)]
 

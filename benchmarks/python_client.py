@@ -113,7 +113,7 @@ class Drain(Meter):
         self.note(message)
 
     async def wait(self) -> str:
-        """Give the line when all are there."""
+        """Return the line when all are there."""
         async with asyncio.timeout(LIMIT_S):
             await self._all.wait()
         return self.line

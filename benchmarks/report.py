@@ -83,7 +83,7 @@ class Report:
     """Starts of the broker for tests."""
 
     def aims(self) -> list[Aim]:
-        """Give the aims for plain Python, with what this run says to them."""
+        """Return the aims for plain Python, with what this run says to them."""
         aims = []
         for row in self.rows:
             if row.server == OURS and row.aim is not None:

@@ -96,7 +96,7 @@ class Run:
             yield running
 
     def _warm_up(self, running: Sequence[Server], seconds: float) -> dict[str, int]:
-        """Load an original until its compiler is done; give how far its queues are filled."""
+        """Load an original until its compiler is done; return how far its queues are filled."""
         pull_ends = {}
         for server in running:
             if server.name == ORIGINAL:
@@ -125,7 +125,7 @@ class Run:
         return [Row(load.name, name, typical(one), load.aim) for name, one in rounds.items()]
 
     def _prepare(self, found: Found, writing_s: float) -> float:
-        """Make a round ready that writes for so long; give the cores that others use."""
+        """Make a round ready that writes for so long; return the cores that others use."""
         if writing_s:
             touch_free_memory(writing_s)
         used = await_quiet(self.plan.quiet_limit_s)

@@ -72,7 +72,7 @@ class SparkReport:
     idle: IdleQuery
 
     def aims(self) -> list["Aim"]:
-        """Give each aim, what was found, and the verdicts."""
+        """Return each aim, what was found, and the verdicts."""
         least = [
             ("decode, all columns, without Spark", 1_000_000, self.decode[ALL]),
             ("log into Spark, all columns", 220_000, self._rate(LOG)),
@@ -115,7 +115,7 @@ class Aim(NamedTuple):
     is_ratio_met: bool | None = None
 
     def cells(self) -> tuple[str, ...]:
-        """Give its row of the table."""
+        """Return its row of the table."""
         by_ratio = "" if self.is_ratio_met is None else _verdict(self.is_ratio_met)
         ratios = (self.ratio_aimed_at, self.ratio_found, by_ratio)
         return (self.name, self.aimed_at, self.found, _verdict(self.is_met), *ratios)
@@ -156,7 +156,7 @@ def _java(spark: SparkSession) -> str:
 
 
 def tables(report: SparkReport) -> list[list[str]]:
-    """Give the tables of the page, as lines."""
+    """Return the tables of the page, as lines."""
     rates = report.rates
     return [
         table_lines(("this run of Spark", "is"), [(k, str(v)) for k, v in report.machine.items()]),
@@ -200,12 +200,12 @@ def _decode_cells(rates: dict[str, float], name: str) -> tuple[str, ...]:
 
 
 def to_text(report: SparkReport) -> str:
-    """Give the tables to read."""
+    """Return the tables to read."""
     return "\n\n".join("\n".join(lines) for lines in tables(report)) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, and give the exit code."""
+    """Measure, print, and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.spark", description=__doc__.splitlines()[0]
     )

@@ -31,15 +31,15 @@ class Ceiling(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Give the format's name."""
+        """Return the format's name."""
         return "bench_ceiling"
 
     def schema(self) -> str:
-        """Give the columns of a message."""
+        """Return the columns of a message."""
         return schema_ddl()
 
     def reader(self, schema: StructType) -> "CeilingReader":
-        """Give a reader."""
+        """Return a reader."""
         return CeilingReader(schema, str(self.options["file"]), int(self.options["rows"]))
 
 
@@ -52,14 +52,14 @@ class CeilingReader(DataSourceReader):
         self._rows = rows
 
     def partitions(self) -> list[InputPartition]:
-        """Give tasks by their numbers of rows."""
+        """Return tasks by their numbers of rows."""
         return [
             InputPartition(min(TASK_ROWS, self._rows - begin))
             for begin in range(0, self._rows, TASK_ROWS)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Give the batch again and again."""
+        """Return the batch again and again."""
         shorten_rest()  # as ours do
         left = int(partition.value)
         batch = self._batch()

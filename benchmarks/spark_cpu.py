@@ -47,7 +47,7 @@ class CpuWatch:
         self._begin = _tree(self._pids)
 
     def cpu_s(self) -> float:
-        """Give the seconds."""
+        """Return the seconds."""
         end = _tree(self._pids)
         ticks = sum(one.ticks for one in end.values())
         ticks -= sum(one.ticks for pid, one in self._begin.items() if pid in end)
@@ -90,5 +90,5 @@ def _tree(pids: set[int]) -> dict[int, _Process]:
 
 
 def tree_cpu_s(pids: Iterable[int]) -> float:
-    """Give the CPU of these processes and of all that come from them and have not ended."""
+    """Return the CPU of these processes and of all that come from them and have not ended."""
     return sum(one.ticks for one in _tree(set(pids)).values()) / TICKS_PER_S

@@ -57,7 +57,7 @@ CHOICES = {
 
 
 def make_log(rows: int = ROWS, body_size: int = BODY_SIZE, *, is_mixed: bool = False) -> bytes:
-    """Give records back to back, as a log file holds them; mixed ones differ in length."""
+    """Return records back to back, as a log file holds them; mixed ones differ in length."""
     chance = random.Random(SEED)
     records: list[bytes] = []
     offset = 0
@@ -94,7 +94,7 @@ def _record(number: int, offset: int, body_size: int, key: str) -> Record:
 
 
 def decode_all(data: bytes, decoder: BatchDecoder) -> int:
-    """Decode a whole log in batches; give how many rows there were."""
+    """Decode a whole log in batches; return how many rows there were."""
     rows, begin = 0, 0
     while begin < len(data):
         starts = walk(data, begin, base=0, count_max=BATCH_ROWS)
@@ -121,7 +121,7 @@ def copy_heads(data: bytes, rows: int) -> int:
 
 
 def decode_rates(rows: int = ROWS, body_size: int = BODY_SIZE) -> dict[str, float]:
-    """Give the best rows per CPU second of each choice of columns and of what is beside them."""
+    """Return the best rows per CPU second of each choice of columns and of what is beside them."""
     even, mixed = make_log(rows, body_size), make_log(rows, body_size, is_mixed=True)
     kinds: dict[str, Callable[[], int]] = {
         COPY: partial(copy_all, even, rows),
@@ -144,7 +144,7 @@ def _rate(run: Callable[[], int]) -> float:
 
 
 def to_bare(rates: dict[str, float], name: str) -> float | None:
-    """Give rows per CPU second against the least that must be done; None for that itself."""
+    """Return rows per CPU second against the least that must be done; None for that itself."""
     return rates[name] / rates[CHOICES[name].beside] if name in CHOICES else None
 
 

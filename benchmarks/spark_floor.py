@@ -31,7 +31,7 @@ REMEMBERED = 98
 
 
 def batch_ms(spark: SparkSession, count: int) -> float:
-    """Give how long the median of so many batches took; the first ones do not count."""
+    """Return how long the median of so many batches took; the first ones do not count."""
     spark.dataSource.register(_nothing())
     with tempfile.TemporaryDirectory() as checkpoint:
         rows = spark.readStream.format(NAME).load()
@@ -44,7 +44,7 @@ def batch_ms(spark: SparkSession, count: int) -> float:
 
 
 def _durations_ms(query: StreamingQuery, count: int) -> list[int]:
-    """Wait for so many batches and as many before them; give how long each of the last took."""
+    """Wait for so many batches and as many before them; return how long each of the last took."""
     count = min(count, REMEMBERED // 2)
     deadline_s = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline_s:

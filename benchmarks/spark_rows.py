@@ -76,7 +76,7 @@ class Kind(NamedTuple):
 
 
 def jvm_pid(spark: SparkSession) -> int:
-    """Give the process that runs the session's Java."""
+    """Return the process that runs the session's Java."""
     gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - nothing else knows the process
     return int(gateway.proc.pid)
 
@@ -84,7 +84,7 @@ def jvm_pid(spark: SparkSession) -> int:
 def measure(
     spark: SparkSession, place: Place, warm_ups_max: int, rounds: int, quiet_limit_s: float
 ) -> dict[str, Rate]:
-    """Give the rate of each kind."""
+    """Return the rate of each kind."""
     pid = jvm_pid(spark)
     say("small jobs, to warm up")
     for _ in range(SMALL_JOBS if warm_ups_max > 1 else 1):
@@ -115,7 +115,7 @@ def _rate(kind: Kind, pid: int, others_cores: float = 0.0) -> Rate:
 
 
 def _small_jobs(spark: SparkSession, place: Place) -> list[Run]:
-    """Give a write and reads of a few rows; the write comes first."""
+    """Return a write and reads of a few rows; the write comes first."""
     topic = {"namesrvAddr": place.sink.namesrv, "topic": "SparkBenchFew"}
     written = _rows(spark, 10).write.format("rocketmq").options(**topic).mode("append")
     few = spark.read.format("rocketmq").options(**topic)
@@ -133,7 +133,7 @@ def _warm_up(spark: SparkSession, kind: Kind, pid: int, times_max: int) -> None:
 
 
 def _compiled_s(spark: SparkSession) -> float:
-    """Give how long Java's compilers have worked so far."""
+    """Return how long Java's compilers have worked so far."""
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - nothing else knows its beans
     beans = jvm.java.lang.management.ManagementFactory
     return float(beans.getCompilationMXBean().getTotalCompilationTime()) / 1000
@@ -189,7 +189,7 @@ def _write(rows: DataFrame, server: Server, delivery: str) -> None:
 
 
 def ratio(rates: dict[str, Rate], name: str) -> float | None:
-    """Give rows per CPU second against Parquet's; None for what has no such read."""
+    """Return rows per CPU second against Parquet's; None for what has no such read."""
     beside = BESIDE.get(name)
     if beside is None or beside not in rates or name not in rates:
         return None
@@ -197,5 +197,5 @@ def ratio(rates: dict[str, Rate], name: str) -> float | None:
 
 
 def names_of(rates: dict[str, Rate]) -> Sequence[str]:
-    """Give the kinds in the order of the tables."""
+    """Return the kinds in the order of the tables."""
     return list(rates)

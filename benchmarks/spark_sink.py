@@ -40,7 +40,7 @@ _batches = count(1)
 
 
 def make_rows(row_count: int, body_size: int) -> list[Any]:
-    """Give the rows as Spark's workers get them."""
+    """Return the rows as Spark's workers get them."""
     data = random.Random(SEED).randbytes(body_size * ARROW_ROWS)
     bodies = [data[at : at + body_size] for at in range(0, len(data), body_size)]
     return [
@@ -56,7 +56,7 @@ def make_rows(row_count: int, body_size: int) -> list[Any]:
 
 
 def sink_rate(server: Server, rows: list[Any], options: dict[str, str]) -> tuple[Rate, float]:
-    """Write all rows as one task; give the rate, and the broker's share of the CPU."""
+    """Write all rows as one task; return the rate, and the broker's share of the CPU."""
     given = {"namesrvAddr": server.namesrv, "topic": "SinkBench", **options}
     plan = SinkPlan(sink_options(given), COLUMNS)
     task = TaskKey("bench", next(_batches), 0, may_be_repeated=False)

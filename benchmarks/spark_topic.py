@@ -29,7 +29,7 @@ ROUNDS = 3
 
 
 def read(namesrv: str, schema: Any) -> int:
-    """Read the topic as tasks do, one after the other; give how many rows there were."""
+    """Read the topic as tasks do, one after the other; return how many rows there were."""
     options = topic_options({"namesrvAddr": namesrv, "topic": TOPIC}, is_stream=False)
     reader = TopicReader(options, schema)
     return sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part))
@@ -39,7 +39,7 @@ Cpu = dict[str, Callable[[], float]]
 
 
 def cpu_of(pid: int) -> Callable[[], float]:
-    """Give what tells the CPU of a process and its children."""
+    """Return what tells the CPU of a process and its children."""
     return lambda: tree_cpu_s([pid])
 
 

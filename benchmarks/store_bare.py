@@ -56,7 +56,7 @@ class BareLog:
 
 
 def gather_hot(log: memoryview, entries: bytes) -> list[memoryview]:
-    """Give the records of queue entries as views of the mapped log."""
+    """Return the records of queue entries as views of the mapped log."""
     return [log[at : at + size] for at, size, _ in ENTRY.iter_unpack(entries)]
 
 
@@ -85,7 +85,7 @@ class BareFiles:
         return records
 
     def lookup(self, slot_at: int, entries_at: int) -> int:
-        """Give the log offset of the newest entry of a slot of the index."""
+        """Return the log offset of the newest entry of a slot of the index."""
         number = int.from_bytes(os.pread(self._index, 4, slot_at), "big")
         entry = os.pread(self._index, 20, entries_at + 20 * number)
         return int.from_bytes(entry[4:12], "big")
@@ -99,7 +99,7 @@ class BareFiles:
         return record
 
     def offset_by_time(self, count: int, time_ms: int) -> int:
-        """Give the first of `count` messages of the queue that was not stored before a time."""
+        """Return the first of `count` messages of the queue that was not stored before a time."""
         low, high = 0, count
         while low < high:
             middle = (low + high) // 2
@@ -125,7 +125,7 @@ def scan(log: Path, end: int) -> int:
 
 
 def _scan_piece(data: memoryview) -> tuple[int, int]:
-    """Give how many whole records there are and how many bytes they have."""
+    """Return how many whole records there are and how many bytes they have."""
     count = at = 0
     left = len(data)
     while left >= HEAD.size:

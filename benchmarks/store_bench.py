@@ -126,7 +126,7 @@ def _room(folder: Path) -> Iterator[Path]:
 
 
 def beside(ours: Callable[[], int], bare: Callable[[], int], rounds: int) -> tuple[float, float]:
-    """Let two loops take turns; give the least CPU microseconds of each for one of what it did."""
+    """Let two loops take turns; return the least CPU microseconds that each took for one."""
     return _least([(_us(ours), _us(bare)) for _ in range(rounds)])
 
 
@@ -415,7 +415,7 @@ def _fill_and_die(folder: Path, body_size: int, size: int, answers: Connection) 
 
 
 def _recover(folder: Path) -> tuple[float, float, float]:
-    """Give CPU microseconds per record: of the scan, of opening, of the bare scan."""
+    """Return CPU microseconds per record: of the scan, of opening, of the bare scan."""
     path = folder / "commitlog" / file_name(0)
     log = LogFiles(SystemFiles(), LogFolders(SystemFiles(), (path.parent,)), LOG_FILE_SIZE, [0])
     log.is_killed_only = True

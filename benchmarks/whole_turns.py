@@ -110,7 +110,7 @@ async def _measure(
 
 
 async def _turns(reads: Sequence[tuple[Connection, bytes]], count: int) -> float:
-    """Let each connection read its frame, and the turn end; give the CPU seconds of it all."""
+    """Let each connection read its frame, and the turn end; return the CPU seconds of it all."""
     begin_s = time.process_time()
     for _ in range(count):
         for connection, data in reads:

@@ -57,7 +57,7 @@ def _asks_system(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give workers whole pieces, in this order; xdist would begin with the most tests."""
+    """Return workers whole pieces, in this order; xdist would begin with the most tests."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling

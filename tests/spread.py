@@ -38,7 +38,7 @@ LONG = (
 
 
 def piece_of(test_id: str) -> str:
-    """Give the piece of work that a test belongs to."""
+    """Return the piece of work that a test belongs to."""
     file = test_id.partition("::")[0]
     if file == CLUSTERS_TOO:
         return CLUSTERS
@@ -48,6 +48,6 @@ def piece_of(test_id: str) -> str:
 
 
 def rank_of(test_id: str) -> int:
-    """Give a number that is smaller for what begins earlier."""
+    """Return a number that is smaller for what begins earlier."""
     piece = piece_of(test_id)
     return LONG.index(piece) if piece in LONG else len(LONG)

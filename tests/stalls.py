@@ -75,7 +75,7 @@ class StallWatch:
             self._stalls.append((span, _waited_s() - waited_s))
 
     def longest_ms(self) -> float:
-        """Give the longest stall of the loop that was the machine's."""
+        """Return the longest stall of the loop that was the machine's."""
         return max(self._excused_ms(), default=0.0)
 
     def _excused_ms(self) -> Iterator[float]:
@@ -90,7 +90,7 @@ def _overlap_s(one: Span, other: Span) -> float:
 
 
 def _waited_s() -> float:
-    """Give how long this thread was ready to run and did not; 0 where the system does not say."""
+    """Return how long this thread was ready to run and did not; 0 where the system does not say."""
     try:
         return int(_SCHEDULE.read_bytes().split()[1]) / 1e9
     except OSError:

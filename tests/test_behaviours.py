@@ -86,7 +86,7 @@ def is_collected(root: Path, name: str) -> bool:
 
 @functools.cache
 def parsed(path: Path) -> list[ast.stmt]:
-    """Give the statements of a file; hundreds of entries name tests of a few dozen files."""
+    """Return the statements of a file; hundreds of entries name tests of a few dozen files."""
     return ast.parse(path.read_text(encoding="utf-8")).body
 
 

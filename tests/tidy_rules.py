@@ -66,8 +66,7 @@ UNSAFE_CALLS = {
 BANNED_NAMES = {"util", "utils", "common", "helper", "helpers", "manager", "impl"}
 
 FUNCTION_LINES_MAX = 70
-FILE_LINES_MAX = 500
-TEST_FILE_LINES_MAX = 800
+FILE_LINES_MAX = 800
 PARAMETERS_MAX = 6
 NESTING_MAX = 3
 HEAD_LINES_MIN, HEAD_LINES_MAX = 3, 15
@@ -170,9 +169,8 @@ def short_functions(source: Source) -> Iterator[Finding]:
 
 def small_files(source: Source) -> Iterator[Finding]:
     lines = len(source.text.splitlines())
-    limit = TEST_FILE_LINES_MAX if source.path.parts[0] == "tests" else FILE_LINES_MAX
-    if lines > limit:
-        yield limit + 1, f"the file has {lines} lines; {limit} at most"
+    if lines > FILE_LINES_MAX:
+        yield FILE_LINES_MAX + 1, f"the file has {lines} lines; {FILE_LINES_MAX} at most"
 
 
 def few_parameters(source: Source) -> Iterator[Finding]:

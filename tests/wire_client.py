@@ -59,7 +59,7 @@ class WireClient:
         self._socket.sendall(data)
 
     def receive(self, timeout_s: float = LIMIT_S) -> Command:
-        """Give the next command that arrives; raises TimeoutError when none does."""
+        """Return the next command that arrives; raises TimeoutError when none does."""
         self._socket.settimeout(timeout_s)
         while not self._arrived:
             data = self._socket.recv(1 << 18)
@@ -69,11 +69,11 @@ class WireClient:
         return self._arrived.popleft()
 
     def arrived(self) -> Command | None:
-        """Give the next command that has arrived with an earlier one; None when none has."""
+        """Return the next command that has arrived with an earlier one; None when none has."""
         return self._arrived.popleft() if self._arrived else None
 
     def receive_answer(self, opaque: int, timeout_s: float = LIMIT_S) -> Command:
-        """Give the answer to one request, passing over everything else that arrives."""
+        """Return the answer to one request, passing over everything else that arrives."""
         while True:
             command = self.receive(timeout_s)
             if command.is_response and command.opaque == opaque:

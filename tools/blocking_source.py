@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
 
 
 def source_of(twin: Twin) -> str:
-    """Give the file of one synchronous class."""
+    """Return the file of one synchronous class."""
     kind = getattr(importlib.import_module(twin.module), twin.name)
     body = ClassBody(kind)
     parts = [HEAD.format(name=twin.name), *body.imports(), "", *body.lines]
@@ -109,7 +109,7 @@ class ClassBody:
             self.lines += [*self._member(name, member), ""]
 
     def imports(self) -> list[str]:
-        """Give the imports that the lines need."""
+        """Return the imports that the lines need."""
         lines = [
             "from orbitmq import aio",
             "from orbitmq.blocking.facade import Facade",
@@ -147,7 +147,7 @@ class ClassBody:
         yield f"        super().__init__(lambda: {call})"
 
     def _attributes(self, constructor: "_Function") -> Iterator[str]:
-        """Give the public attributes that a constructor sets, with the texts behind them."""
+        """Return the public attributes that a constructor sets, with the texts behind them."""
         for place, node in enumerate(constructor.body):
             if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Attribute):
                 continue
@@ -233,7 +233,7 @@ def _unquoted(node: ast.expr) -> ast.expr:
 
 
 def _text_of(nodes: list[ast.stmt]) -> str:
-    """Give the docstring that stands behind an attribute, or nothing."""
+    """Return the docstring that stands behind an attribute, or nothing."""
     for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             return inspect.cleandoc(str(node.value.value))
@@ -249,7 +249,7 @@ def _names_in(node: ast.AST) -> Iterator[str]:
 
 
 def _passed(arguments: ast.arguments) -> str:
-    """Give a call's arguments that hand on what came in."""
+    """Return a call's arguments that hand on what came in."""
     words = [one.arg for one in [*arguments.posonlyargs, *arguments.args] if one.arg != "self"]
     if arguments.vararg is not None:
         words.append(f"*{arguments.vararg.arg}")
@@ -260,7 +260,7 @@ def _passed(arguments: ast.arguments) -> str:
 
 
 def _public_members(kind: type) -> Iterator[tuple[str, object]]:
-    """Give what a program may use, in the order of the source."""
+    """Return what a program may use, in the order of the source."""
     seen: set[str] = set()
     for base in kind.__mro__[:-1]:
         for name, member in vars(base).items():
@@ -278,7 +278,7 @@ def _function(member: object) -> FunctionType:
 
 
 def _doc(thing: object) -> str:
-    """Give a docstring of its own, not an inherited one."""
+    """Return a docstring of its own, not an inherited one."""
     return inspect.cleandoc(thing.__doc__ or "")
 
 
@@ -296,7 +296,7 @@ def _docstring(text: str, indent: int) -> list[str]:
 
 @cache
 def _imports_of(module_name: str) -> dict[str, str]:
-    """Give the import statements of a module by the names they bring."""
+    """Return the import statements of a module by the names they bring."""
     module = importlib.import_module(module_name)
     found: dict[str, str] = {}
     for node in ast.walk(ast.parse(inspect.getsource(module))):

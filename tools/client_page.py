@@ -51,7 +51,7 @@ OPTIONS = (
 
 
 def render_page() -> str:
-    """Give the whole page."""
+    """Return the whole page."""
     return "\n".join([HEAD, *_names(), *_options(), *_errors()]) + "\n"
 
 
@@ -105,7 +105,7 @@ def _shown(default: object) -> str:
 
 
 def _sentences(module: ModuleType, struct_name: str) -> dict[str, str]:
-    """Give the text behind each field of a struct."""
+    """Return the text behind each field of a struct."""
     tree = ast.parse(inspect.getsource(module))
     (body,) = (
         node.body

@@ -29,20 +29,20 @@ could not do its work, 2 that its command line or settings are wrong.
 
 
 def render_page() -> str:
-    """Give the whole page."""
+    """Return the whole page."""
     os.environ["COLUMNS"] = "100"  # help texts wrap at the same place everywhere
     return HEAD + "".join(f"\n## {name}\n\n```text\n{text}```\n" for name, text in help_texts())
 
 
 def help_texts() -> Iterator[tuple[str, str]]:
-    """Give each command and what its --help prints."""
+    """Return each command and what its --help prints."""
     yield from _commands_of("orbitmq", make_parser())
     yield "mqnamesrv", make_mqnamesrv_parser().format_help()
     yield "mqbroker", make_mqbroker_parser().format_help()
 
 
 def _commands_of(prefix: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
-    """Give the commands of a parser and, behind each, those inside it."""
+    """Return the commands of a parser and, behind each, those inside it."""
     for action in parser._actions:  # noqa: SLF001 - argparse has no public way to list commands
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
             for name, command in action.choices.items():

@@ -53,7 +53,7 @@ async def collect(folder: Path) -> str:
 
 
 def render_page(text: str) -> str:
-    """Give the whole page for the text of all metrics."""
+    """Return the whole page for the text of all metrics."""
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     helps = re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE)
     rows = [f"| `{name}` | {kinds[name]} | {sentence} |" for name, sentence in sorted(helps)]

@@ -35,7 +35,7 @@ run the tool again.
 
 
 def render_page(processes: Mapping[str, type[Settings]] = SETTINGS_BY_PROCESS) -> str:
-    """Give the whole page."""
+    """Return the whole page."""
     sections = [_section(name, settings_type) for name, settings_type in processes.items()]
     return "\n".join([_HEAD, *sections])
 
@@ -97,7 +97,7 @@ def _cell(text: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the page, or with --check compare it; give the exit code."""
+    """Write the page, or with --check compare it; return the exit code."""
     parser = argparse.ArgumentParser(description="make docs/reference/settings.md")
     parser.add_argument("--check", action="store_true", help="only say whether it is up to date")
     page = render_page()

@@ -58,7 +58,7 @@ SECTIONS: tuple[tuple[str, str, type[Options]], ...] = (
 
 
 def render_page() -> str:
-    """Give the whole page."""
+    """Return the whole page."""
     parts = [HEAD]
     for title, sentence, kind in SECTIONS:
         parts.append(f"\n## {title}\n\n{sentence}\n\n{_options_table(kind)}")
@@ -102,7 +102,7 @@ def _metas(kind: Any) -> Iterator[msgspec.Meta]:
 
 
 def type_told(kind: Any) -> str:
-    """Give an option's type in words: what one may write."""
+    """Return an option's type in words: what one may write."""
     words = choices_of(kind)
     if words:
         return ", ".join(f"`{word}`" for word in words)

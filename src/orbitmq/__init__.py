@@ -25,5 +25,5 @@ else:
 
 
 def __dir__() -> list[str]:
-    """Give the public names."""
+    """Return the public names."""
     return [*importlib.import_module("orbitmq.blocking").__all__, "__version__"]

@@ -49,7 +49,7 @@ class Counter:
         self.value = 0
 
     def lines(self, name: str, labels: str) -> list[str]:
-        """Give the lines that show it."""
+        """Return the lines that show it."""
         return [f"{name}{_braces(labels)} {self.value}"]
 
 
@@ -63,7 +63,7 @@ class Level:
         self.value = 0
 
     def lines(self, name: str, labels: str) -> list[str]:
-        """Give the lines that show it."""
+        """Return the lines that show it."""
         return [f"{name}{_braces(labels)} {self.value}"]
 
 
@@ -77,7 +77,7 @@ class Gauge:
         self.read = read
 
     def lines(self, name: str, labels: str) -> list[str]:
-        """Give the lines that show it."""
+        """Return the lines that show it."""
         return [f"{name}{_braces(labels)} {_number(self.read())}"]
 
 
@@ -102,15 +102,15 @@ class LabelledCounter:
             values[OTHER] = values.get(OTHER, 0) + n
 
     def value(self, label_value: str | int) -> int:
-        """Give what was counted for this label value."""
+        """Return what was counted for this label value."""
         return self._values.get(label_value, 0)
 
     def total(self) -> int:
-        """Give what was counted for all label values together."""
+        """Return what was counted for all label values together."""
         return sum(self._values.values())
 
     def lines(self, name: str, labels: str) -> list[str]:
-        """Give the lines that show it."""
+        """Return the lines that show it."""
         ordered = sorted((str(key), count) for key, count in self._values.items())
         return [
             f"{name}{_braces(_joined(labels, _pair(self._label, key)))} {count}"
@@ -153,7 +153,7 @@ class Histogram:
         return sum(self._buckets)
 
     def lines(self, name: str, labels: str) -> list[str]:
-        """Give the lines that show it."""
+        """Return the lines that show it."""
         lines = []
         below = 0
         for bits in range(self._bits + 1):
@@ -181,7 +181,7 @@ class Rows:
         self.read = read
 
     def lines(self, name: str, labels: str) -> list[str]:
-        """Give the lines that show them."""
+        """Return the lines that show them."""
         lines = []
         for values, number in islice(self.read(), ROWS_MAX):
             pairs = ",".join(map(_pair, self._labels, values))
@@ -210,18 +210,18 @@ class Registry:
         self._series_count = 0
 
     def counter(self, name: str, help_text: str, labels: Labels = _NO_LABELS) -> Counter:
-        """Give the counter of this name and these labels."""
+        """Return the counter of this name and these labels."""
         return self._series(name, help_text, labels, Counter())
 
     def counters(
         self, name: str, help_text: str, label: str, labels: Labels = _NO_LABELS
     ) -> LabelledCounter:
-        """Give the counters of this name that `label` tells apart; all of them have `labels`."""
+        """Return the counters of this name that `label` tells apart; all of them have `labels`."""
         ensure(_LABEL.fullmatch(label), f"{label!r} cannot name a label")
         return self._series(name, help_text, labels, LabelledCounter(label))
 
     def level(self, name: str, help_text: str, labels: Labels = _NO_LABELS) -> Level:
-        """Give the level of this name and these labels."""
+        """Return the level of this name and these labels."""
         return self._series(name, help_text, labels, Level())
 
     def gauge(
@@ -250,11 +250,11 @@ class Registry:
         bits: int = 32,
         scale: float = 1.0,
     ) -> Histogram:
-        """Give the histogram of this name and these labels."""
+        """Return the histogram of this name and these labels."""
         return self._series(name, help_text, labels, Histogram(bits=bits, scale=scale))
 
     def _series(self, name: str, help_text: str, labels: Labels, fresh: M) -> M:
-        """Give the metric that has this name and these labels already, or keep `fresh` as it."""
+        """Return the metric that has this name and these labels already, or keep `fresh` as it."""
         family = self._families.get(name)
         if family is None:
             ensure(_NAME.fullmatch(name), f"{name!r} cannot name a metric")
@@ -276,7 +276,7 @@ class Registry:
         return present
 
     def render(self) -> str:
-        """Give all metrics in Prometheus' text format 0.0.4."""
+        """Return all metrics in Prometheus' text format 0.0.4."""
         lines: list[str] = []
         for name, family in sorted(self._families.items()):
             lines.append(f"# HELP {name} {_escaped_help(family.help_text)}")

@@ -34,7 +34,7 @@ ENTRIES = st.lists(st.tuples(NAMES, VALUES), max_size=5)
 
 
 def property_string(entries: Iterable[tuple[str, str]], *, is_closed: bool) -> bytes:
-    """Give what a careless sender makes of entries: nothing is checked."""
+    """Return what a careless sender makes of entries: nothing is checked."""
     text = "\x02".join(f"{name}\x01{value}" for name, value in entries)
     return (text + "\x02" if is_closed else text).encode()
 
@@ -68,7 +68,7 @@ LOOPBACK = Host("127.0.0.1", 10_911)
 
 
 def plain(number: int = 0, **changes: Any) -> Record:
-    """Give a usual record."""
+    """Return a usual record."""
     values: dict[str, Any] = {
         "topic": "TopicA",
         "body": f"body {number}".encode(),
@@ -84,13 +84,13 @@ def plain(number: int = 0, **changes: Any) -> Record:
 
 
 def compressed(kind: Compression, number: int = 0) -> Record:
-    """Give a record whose body is compressed."""
+    """Return a record whose body is compressed."""
     body = compress(b"again and again " * 20, kind)
     return plain(number, body=body, sys_flag=with_compression(0, kind))
 
 
 def laid(records: Sequence[Record], base: int = 0) -> tuple[bytes, list[int]]:
-    """Give records as a log that begins at `base` holds them, and where they begin in it."""
+    """Return records as a log that begins at `base` holds them, and where they begin in it."""
     data, starts = bytearray(), []
     for record in records:
         starts.append(len(data))
@@ -104,7 +104,7 @@ def _fields(record: Record) -> dict[str, Any]:
 
 
 def row_of(record: Record, size: int, *, decompresses: bool = True) -> dict[str, Any]:
-    """Give the row of a record as `wire` knows it."""
+    """Return the row of a record as `wire` knows it."""
     properties = parse_properties(record.properties)
     is_packed = decompresses and is_compressed(record.sys_flag)
     values = {
@@ -134,7 +134,7 @@ def row_of(record: Record, size: int, *, decompresses: bool = True) -> dict[str,
 
 
 def time_of(time_ms: int) -> datetime:
-    """Give a record's time, or the nearest one that the calendar has."""
+    """Return a record's time, or the nearest one that the calendar has."""
     try:
         return EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:
@@ -142,6 +142,6 @@ def time_of(time_ms: int) -> datetime:
 
 
 def damaged_crc(data: bytes, start: int) -> bytes:
-    """Give the data with another CRC in the record at `start`."""
+    """Return the data with another CRC in the record at `start`."""
     other = zlib.crc32(data[start + 8 : start + 12]) & 0x7FFF_FFFF
     return data[: start + 8] + other.to_bytes(4, "big") + data[start + 12 :]

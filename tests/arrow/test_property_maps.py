@@ -26,7 +26,7 @@ def check(stored: list[bytes]) -> None:
 
 
 def together(number: int, tag: str = "x") -> bytes:
-    """Give the properties of a message that was sent with others."""
+    """Return the properties of a message that was sent with others."""
     text = f"KEYS\x01k{number}\x02WAIT\x01no\x02TAGS\x01{tag}\x02WAIT\x01true\x02CLUSTER\x01c"
     return text.encode()
 

@@ -17,7 +17,7 @@ QUIET_S = 0.5
 
 
 def heartbeat(client_id: str, group: str, *topics: str, **changes: Any) -> bytes:
-    """Give the heartbeat of a push consumer; `changes` are of its group's part."""
+    """Return the heartbeat of a push consumer; `changes` are of its group's part."""
     subscriptions = [
         {"topic": topic, "subString": "*", "subVersion": 1, "expressionType": "TAG"}
         for topic in topics
@@ -41,7 +41,7 @@ def join(client: WireClient, client_id: str, group: str, *topics: str, **changes
 
 
 def unread(client: WireClient) -> list[Command]:
-    """Give what has come and nobody has asked for."""
+    """Return what has come and nobody has asked for."""
     arrived: list[Command] = []
     try:
         while True:
@@ -51,7 +51,7 @@ def unread(client: WireClient) -> list[Command]:
 
 
 def next_request(client: WireClient, code: int) -> Command:
-    """Give the next request of a kind that the broker sends, passing over all else."""
+    """Return the next request of a kind that the broker sends, passing over all else."""
     while True:
         command = client.receive()
         if not command.is_response and command.code == code:
@@ -65,7 +65,7 @@ def answer(client: WireClient, request: Command, code: int = 0, body: bytes = b"
 
 
 def queues(body: bytes, table: str) -> dict[int, Any]:
-    """Give a table whose keys are queues of one topic, by queue id."""
+    """Return a table whose keys are queues of one topic, by queue id."""
     rows = read_json(body, dict[str, Any])[table]
     return {json.loads(key)["queueId"]: value for key, value in rows.items()}
 
@@ -94,6 +94,6 @@ def commit(client: WireClient, group: str, topic: str, offsets: list[int]) -> No
 
 
 def stored(client: WireClient, group: str, topic: str, queue_id: int) -> int | None:
-    """Give a stored offset, or None."""
+    """Return a stored offset, or None."""
     found = client.ask(14, consumerGroup=group, topic=topic, queueId=queue_id)
     return int(found.fields["offset"]) if found.code == 0 else None

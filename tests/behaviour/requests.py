@@ -15,7 +15,7 @@ READABLE_S = 10
 
 
 def send_request(topic: str, body: bytes = b"hello", /, **changes: str | int) -> Command:
-    """Give a send; `changes` are its letters, or flag and serialization."""
+    """Return a send; `changes` are its letters, or flag and serialization."""
     flag = int(changes.pop("flag", 0))
     serialization = int(changes.pop("serialization", JSON))
     fields = {
@@ -37,7 +37,7 @@ def send_request(topic: str, body: bytes = b"hello", /, **changes: str | int) ->
 
 
 def pull_request(topic: str, group: str, queue_offset: int, **changes: str | int) -> Command:
-    """Give a pull of queue 0 that brings its own expression and does not wait."""
+    """Return a pull of queue 0 that brings its own expression and does not wait."""
     fields = {
         "consumerGroup": group,
         "topic": topic,
@@ -55,7 +55,7 @@ def pull_request(topic: str, group: str, queue_offset: int, **changes: str | int
 
 
 def heartbeat_body(client_id: str, group: str, topic: str, expression: str = "*") -> bytes:
-    """Give the heartbeat of a push consumer; tags come with their codes, as Java's client sends."""
+    """The heartbeat of a push consumer; tags come with their codes, as Java's client sends."""
     words = [word.strip() for word in expression.split("||")]
     tags = words if all(map(str.isidentifier, words)) else []  # "*" is none, SQL neither
     subscription = {

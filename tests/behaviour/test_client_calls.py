@@ -29,7 +29,7 @@ OFFSETS = (
 
 
 def answer_next(member: WireClient) -> Command:
-    """Answer the next question for offsets, and give it."""
+    """Answer the next question for offsets, and return it."""
     answer(member, asked := next_request(member, 221), body=OFFSETS)
     return asked
 

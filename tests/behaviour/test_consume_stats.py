@@ -20,7 +20,7 @@ is_v4 = pytest.mark.skipif(judged_original() == "4.9.7", reason="4.9.7 does not 
 
 
 def progress(client: WireClient, group: str, **more: str) -> dict[int, tuple[int, int]]:
-    """Give end and offset of each queue."""
+    """Return end and offset of each queue."""
     answer = client.ask(208, consumerGroup=group, **more)
     assert answer.code == 0, answer.remark
     rows = queues(answer.body, "offsetTable")

@@ -94,7 +94,7 @@ def numbered(client: WireClient, topic: str, count: int) -> None:
 
 
 def pull_by_group(topic: str, group: str, offset: int, **changes: str | int) -> Command:
-    """Give a pull that is filtered by what its group has subscribed to."""
+    """Return a pull that is filtered by what its group has subscribed to."""
     wanted = {"sysFlag": 0, "subVersion": 1, **changes}
     return pull_request(topic, group, offset, **wanted)
 

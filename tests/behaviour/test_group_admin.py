@@ -31,7 +31,7 @@ def update(client: WireClient, **config: str | int | bool) -> Command:
 
 
 def groups(client: WireClient) -> dict[str, dict[str, Any]]:
-    """Give the broker's group table."""
+    """Return the broker's group table."""
     body = json.loads(client.ask(ALL_GROUPS).body)
     table: dict[str, dict[str, Any]] = body["subscriptionGroupTable"]
     return table

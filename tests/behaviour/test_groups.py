@@ -24,7 +24,7 @@ is_v4 = pytest.mark.skipif(judged_original() == "4.9.7", reason="4.9.7 does not 
 
 
 def notified(client: WireClient) -> list[str]:
-    """Give the groups of the notifications that have come."""
+    """Return the groups of the notifications that have come."""
     return [one.fields["consumerGroup"] for one in unread(client) if one.code == 40]
 
 

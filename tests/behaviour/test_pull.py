@@ -135,7 +135,7 @@ def test_a_waiting_pull_wakes_the_moment_its_message_is_stored(
 
 
 def waking_s(waiting: WireClient, sending: WireClient, pull: Command) -> Iterator[float]:
-    """Give how long after the answer to its send each of some messages comes, one by one."""
+    """Return how long after the answer to its send each of some messages comes, one by one."""
     topic, first = pull.fields["topic"], int(pull.fields["queueOffset"])
     for offset in range(first, first + WAKES):
         pull.fields["queueOffset"] = str(offset)

@@ -67,7 +67,7 @@ def stored_offset(client: WireClient, group: str, topic: str) -> str | None:
 
 
 def by_group(topic: str, group: str, **changes: str | int) -> Command:
-    """Give a pull that is filtered by what its group has subscribed to."""
+    """Return a pull that is filtered by what its group has subscribed to."""
     return pull_request(topic, group, 0, **{"sysFlag": 0, "subVersion": 1, **changes})
 
 

@@ -26,7 +26,7 @@ WAITS = {"sysFlag": 6, "suspendTimeoutMillis": 15_000}
 
 
 def route_counts(system: System, topic: str) -> tuple[int, int]:
-    """Give how many queues the route shows to readers and to writers."""
+    """Return how many queues the route shows to readers and to writers."""
     with WireClient(system.namesrv) as names:
         answer = names.ask(ROUTE, topic=topic, acceptStandardJsonOnly="true")
     data: dict[str, Any] = json.loads(answer.body)["queueDatas"][0]

@@ -33,7 +33,7 @@ class Setting:
         self.message = record_of(client, self.answer)
 
     def give_back(self, log_offset: int | None = None, /, **fields: str | int) -> Command:
-        """Give a message back, the first one without an offset."""
+        """Return a message back, the first one without an offset."""
         offset = self.message.log_offset if log_offset is None else log_offset
         given: dict[str, str | int] = {"offset": offset, "group": self.group, "delayLevel": 0}
         return self.client.ask(36, **(given | fields))

@@ -31,7 +31,7 @@ IS_OURS = judged_original() is None
 
 
 def topic_request(topic: str, **changes: str | int) -> Command:
-    """Give the request of `mqadmin updateTopic`."""
+    """Return the request of `mqadmin updateTopic`."""
     fields = {
         "topic": topic,
         "defaultTopic": "TBW102",
@@ -53,7 +53,7 @@ def make(client: WireClient, topic: str, **changes: str | int) -> None:
 
 
 def configs(client: WireClient) -> dict[str, dict[str, Any]]:
-    """Give the broker's topic table."""
+    """Return the broker's topic table."""
     table: dict[str, dict[str, Any]] = json.loads(client.ask(ALL_TOPICS).body)["topicConfigTable"]
     return table
 
@@ -66,7 +66,7 @@ def java_json(body: bytes) -> Any:
 
 
 def stats(client: WireClient, topic: str) -> dict[int, dict[str, int]]:
-    """Give a topic's queues as 202 tells of them."""
+    """Return a topic's queues as 202 tells of them."""
     table = java_json(client.ask(TOPIC_STATS, topic=topic).body)["offsetTable"]
     return {json.loads(key)["queueId"]: value for key, value in table.items()}
 

@@ -26,7 +26,7 @@ def namesrv(system: System) -> str:
 
 
 def in_child(work: Callable[[], str]) -> str:
-    """Give what a function gives in a fork of this process."""
+    """Return what a function gives in a fork of this process."""
     reading, writing = os.pipe()
     pid = os.fork()
     if not pid:

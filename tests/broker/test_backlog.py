@@ -32,7 +32,7 @@ async def fill(at: Running) -> None:
 
 
 async def cost_s(at: Running) -> float:
-    """Give the least processor time of some rounds: a send, and a pull of what it sent."""
+    """Return the least processor time of some rounds: a send, and a pull of what it sent."""
     costs = []
     for _ in range(3):
         begin_s = time.process_time()

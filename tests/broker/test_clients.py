@@ -366,7 +366,7 @@ def test_members_connections_and_locks_are_shown_as_metrics(table: ClientTable) 
 
 
 def shown(registry: Registry) -> list[int]:
-    """Give the values of the gauges in the order of their names and labels."""
+    """Return the values of the gauges in the order of their names and labels."""
     names = (
         "orbitmq_broker_client_connections",
         'orbitmq_broker_client_groups{kind="consumer"}',

@@ -103,7 +103,7 @@ def _park(at: Site, properties: bytes, sys_flag: int, born_host: bytes) -> None:
 
 
 def _delivered(monkeypatch: pytest.MonkeyPatch, *, is_short: bool) -> dict[Path, bytes]:
-    """Deliver every kind of record; give the files of a broker that has stopped."""
+    """Deliver every kind of record; return the files of a broker that has stopped."""
     files = MemoryFiles(ROOT)
     staged: list[int | None] = []
 

@@ -18,7 +18,7 @@ def taken(line: FairLine[str, str]) -> list[str]:
 
 
 def filled(*names: str, count_max: int = 100) -> FairLine[str, str]:
-    """Give a line of things whose first letter is their owner."""
+    """Return a line of things whose first letter is their owner."""
     line: FairLine[str, str] = FairLine(count_max)
     for name in names:
         assert line.add(name[0], name) is None

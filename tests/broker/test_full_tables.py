@@ -183,7 +183,7 @@ def test_a_save_of_many_topics_takes_next_to_nothing_of_the_loop(tmp_path: Path)
 
 
 def take_cpu_s(context: Context) -> float:
-    """Give the CPU time that taking all that is to be saved and registered needs."""
+    """Return the CPU time that taking all that is to be saved and registered needs."""
     files = (context.topics.file, context.groups.file)
     for file in files:
         file.mark()

@@ -33,7 +33,7 @@ LONG_COUNT = 8_500
 
 
 def batch(count: int) -> Command:
-    """Give a batch of small messages."""
+    """Return a batch of small messages."""
     return send_request("B", encode_batch([BatchMessage(b"a")] * count), m="true")
 
 
@@ -58,7 +58,7 @@ def port_of(at: Running) -> int:
 
 
 async def served(at: Running, client: Client) -> Connection:
-    """Have a client known to the broker; give the broker's side of its connection."""
+    """Have a client known to the broker; return the broker's side of its connection."""
     client.ask(send_request("B"))
     assert (await client.answer()).code == 0
     own_port = client.writer.get_extra_info("sockname")[1]

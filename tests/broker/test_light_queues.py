@@ -55,7 +55,7 @@ def with_broker(
 
 
 async def put(broker: Running, body: bytes, *names: str) -> tuple[int, str]:
-    """Send a message to T and light queues; give what is answered."""
+    """Send a message to T and light queues; return what is answered."""
     properties = f"INNER_MULTI_DISPATCH\x01{','.join(names)}"
     answer = await broker.call(send_request("T", body, i=properties))
     return answer.code, answer.remark or ""

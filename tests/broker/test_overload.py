@@ -67,7 +67,7 @@ class Watched:
         )
 
     def read_after(self, passed_s: float) -> RefusalKind | None:
-        """Let time pass, then read something; give what stands in the way of sends."""
+        """Let time pass, then read something; return what stands in the way of sends."""
         self.clock.now_s += passed_s
         now_s = self.overload.now_s()
         if now_s >= self.overload.look_s:
@@ -75,7 +75,7 @@ class Watched:
         return self.kind()
 
     def kind(self) -> RefusalKind | None:
-        """Give what stands in the way of sends."""
+        """Return what stands in the way of sends."""
         return self.store.refusal_kind
 
 
@@ -229,7 +229,7 @@ def let_finish(broker: Broker) -> None:
 
 
 async def answers(client: Client, *requests: Command) -> dict[int, Command]:
-    """Send requests in one piece; give the answers by the places of their requests."""
+    """Send requests in one piece; return the answers by the places of their requests."""
     for place, request in enumerate(requests):
         request.opaque = place
     client.write(b"".join(map(encode_command, requests)))
@@ -401,7 +401,7 @@ class Bystander:
 
 
 def read_all(client: WireClient, topic: str, count: int) -> int:
-    """Pull the whole queue; give how many messages it has."""
+    """Pull the whole queue; return how many messages it has."""
     offset = 0
     while offset < count:
         answer = client.call(pull_request(topic, "G", offset))

@@ -64,7 +64,7 @@ class NameServerDouble:
         return sum(request.code == code for request in self.asked)
 
     def bodies(self) -> list[RegisterBrokerBody]:
-        """Give what was registered, in order."""
+        """Return what was registered, in order."""
         return [
             read_register_body(request.body, compressed=request.fields["compressed"] == "true")
             for request in self.asked
@@ -300,7 +300,7 @@ def test_the_answers_table_says_which_topics_are_ordered(
 
 
 def ordering(*topics: str) -> NameServerDouble:
-    """Give a name server that calls these topics ordered."""
+    """Return a name server that calls these topics ordered."""
     server = NameServerDouble()
     server.body = write_json(KVTable(table=dict.fromkeys(topics, "b:4")), standard=False)
     return server

@@ -19,7 +19,7 @@ Act = Callable[[Running], Awaitable[None]]
 
 
 async def give_back(at: Running, **fields: str | int) -> Command:
-    """Send a message and give it back."""
+    """Send a message and return it back."""
     sent = await at.call(send_request("T", b"body"))
     log_offset = decode_offset_id(sent.fields["msgId"]).log_offset
     given: dict[str, str | int] = {"offset": log_offset, "group": "G", "delayLevel": -1}

@@ -235,7 +235,7 @@ def test_the_listening_queue_and_the_buffers_of_connections_have_the_sizes_that_
 
 
 def backlog_of(listening: Any) -> int:
-    """Give how many connections may wait at a listening socket, as Linux tells it."""
+    """Return how many connections may wait at a listening socket, as Linux tells it."""
     info = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
     found: int = struct.unpack_from("=I", info, 28)[0]  # tcpi_sacked
     return found

@@ -16,7 +16,7 @@ DELETE_TOPIC = 215
 
 
 def bodies(client: WireClient, topic: str) -> list[bytes]:
-    """Give what a consumer gets of queue 0."""
+    """Return what a consumer gets of queue 0."""
     answer = client.call(pull_request(topic, "G", 0))
     return [record.body for record in scan_records(answer.body)] if answer.code == 0 else []
 

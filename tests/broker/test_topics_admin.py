@@ -33,7 +33,7 @@ async def make(site: Running, topic: str, **changes: str | int) -> Command:
 
 
 def saved(folder: Path, name: str) -> str:
-    """Give what a table's file holds."""
+    """Return what a table's file holds."""
     return (folder / "config" / name).read_text()
 
 

@@ -84,7 +84,7 @@ class Running:
         return line.partition("listening on ")[2].partition(",")[0]
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal; give the exit code."""
+        """Send a signal; return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE_S)
 

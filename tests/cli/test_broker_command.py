@@ -39,7 +39,7 @@ def address_of(ready: str, what: str = "broker") -> str:
 
 
 def brokers_of(namesrv_address: str) -> dict[str, str]:
-    """Give the names and addresses of the brokers that a name server knows."""
+    """Return the names and addresses of the brokers that a name server knows."""
     with WireClient(namesrv_address) as client:
         answer = client.ask(105, topic="TBW102")
     if answer.code != 0:
@@ -49,7 +49,7 @@ def brokers_of(namesrv_address: str) -> dict[str, str]:
 
 
 def free_ports() -> int:
-    """Give a port that is free, and so is the one 2 below."""
+    """Return a port that is free, and so is the one 2 below."""
     for _ in range(100):
         with socket.socket() as first, socket.socket() as second:
             first.bind(("127.0.0.1", 0))

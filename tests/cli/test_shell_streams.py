@@ -72,7 +72,7 @@ class Follower:
         return self.process.stdout.readline()
 
     def stop(self, number: int) -> tuple[int, str]:
-        """Send a signal; give the exit code and what it said on standard error."""
+        """Send a signal; return the exit code and what it said on standard error."""
         self.process.send_signal(number)
         _, errors = self.process.communicate(timeout=PATIENCE_S)
         return self.process.returncode, errors

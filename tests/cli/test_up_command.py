@@ -39,12 +39,12 @@ class Up:
         self.namesrv, self.broker = match["namesrv"], match["broker"]
 
     def errors(self) -> str:
-        """Give what it wrote to standard error, once it has ended."""
+        """Return what it wrote to standard error, once it has ended."""
         assert self.process.stderr is not None
         return self.process.stderr.read()
 
     def end(self, number: signal.Signals) -> int:
-        """Send a signal and give the exit code."""
+        """Send a signal and return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(timeout=20)
 
@@ -153,7 +153,7 @@ def test_topics_groups_and_offsets_are_in_the_originals_files(tmp_path: Path) ->
 
 
 def topics_when_there(namesrv: str, topic: str) -> set[str]:
-    """Give all topics that a name server knows, once it knows `topic`."""
+    """Return all topics that a name server knows, once it knows `topic`."""
     with WireClient(namesrv) as client:
         for _ in range(200):
             topics = set(json.loads(client.ask(206).body)["topicList"])

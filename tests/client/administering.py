@@ -17,7 +17,7 @@ BROKER = "broker-a"
 def administer(
     system: System, act: Callable[[Admin], Awaitable[T]], **options: Unpack[AdminOptions]
 ) -> T:
-    """Give what `act` gives with a running Admin; no task may be left of it."""
+    """Return what `act` gives with a running Admin; no task may be left of it."""
 
     async def main() -> T:
         async with Admin(system.namesrv, **options) as admin:
@@ -30,7 +30,7 @@ def administer(
 
 
 async def eventually(look: Callable[[], Awaitable[T]]) -> T:
-    """Give what `look` gives once it neither fails nor gives nothing; nobody tells when it does."""
+    """What `look` gives once it neither fails nor gives nothing; nobody tells when it does."""
     end_s = asyncio.get_running_loop().time() + LIMIT_S
     while True:
         try:

@@ -16,7 +16,7 @@ from tests.net.running import serving
 
 
 def route_data(*brokers: str, perm: int = 6, queues: int = 4, broker_id: int = 0) -> TopicRoute:
-    """Give a route with the same number of queues at each broker."""
+    """Return a route with the same number of queues at each broker."""
     return TopicRoute(
         broker_datas=[
             BrokerData(

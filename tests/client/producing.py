@@ -31,7 +31,7 @@ def run(scenario: Coroutine[Any, Any, None], limit_s: float = LIMIT_S) -> None:
 
 
 def stored(broker: str, results: Sequence[SendResult]) -> list[ReceivedMessage]:
-    """Give what a broker has for these results, looked up by their offset ids."""
+    """Return what a broker has for these results, looked up by their offset ids."""
     with WireClient(broker) as client:
         return [_view(client, result) for result in results]
 

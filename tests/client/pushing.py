@@ -122,7 +122,7 @@ def numbered(count: int, word: str = "m") -> list[bytes]:
 async def consumer_of(
     system: System, group: str, topic: str, handler: Any = None, /, **options: Any
 ) -> PushConsumer:
-    """Give a consumer of one topic, from the beginning, that is not started yet."""
+    """Return a consumer of one topic, from the beginning, that is not started yet."""
     options.setdefault("from_where", FIRST)
     selector = options.pop("selector", "*")
     consumer = PushConsumer(system.namesrv, group, handler, **options)
@@ -131,12 +131,12 @@ async def consumer_of(
 
 
 def inner(consumer: PushConsumer) -> RunningPush:
-    """Give what is inside of a consumer that runs."""
+    """Return what is inside of a consumer that runs."""
     return consumer._started()
 
 
 def committed(system: System, group: str, topic: str, queue_id: int = 0) -> int | None:
-    """Give the offset that the broker has for a group, or None."""
+    """Return the offset that the broker has for a group, or None."""
     with WireClient(system.broker) as client:
         found = client.ask(QUERY_OFFSET, consumerGroup=group, topic=topic, queueId=queue_id)
         return int(found.fields["offset"]) if found.code == 0 else None

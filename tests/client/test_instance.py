@@ -41,7 +41,7 @@ async def _joined(system: System, group: str, **options: Any) -> tuple[Instance,
 
 
 async def _known_ids(instance: Instance, system: System, group: str) -> list[str]:
-    """Give the client ids that the broker knows in a producer group."""
+    """Return the client ids that the broker knows in a producer group."""
     asked = request(
         RequestCode.GET_PRODUCER_CONNECTION_LIST, GetProducerConnections(producer_group=group)
     )

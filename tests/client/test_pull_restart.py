@@ -15,7 +15,7 @@ from tests.foreign.running import running, started
 
 
 def up(data_dir: Path, namesrv_port: str = "0", broker_port: str = "0") -> list[str]:
-    """Give the command that starts a name server and a broker at these ports."""
+    """Return the command that starts a name server and a broker at these ports."""
     command = [sys.executable, "-m", "orbitmq", "up", "--data-dir", str(data_dir)]
     command += ["--host", "127.0.0.1", "--namesrv-port", namesrv_port]
     return [*command, "--broker-port", broker_port, "--dashboard-port", "0"]

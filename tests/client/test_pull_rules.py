@@ -33,7 +33,7 @@ HOST = Host("127.0.0.1", 10911)
 
 
 def pulls_of(instance: Instance) -> list[dict[str, str]]:
-    """Give the pulls of an instance, as they go out."""
+    """Return the pulls of an instance, as they go out."""
     seen: list[dict[str, str]] = []
 
     def note(_address: str, request: Command) -> None:

@@ -175,7 +175,7 @@ def test_hooks_see_orderly_calls_also_those_that_raise(
 
 
 def held_by(system: System, group: str, topic: str, client_id: str, count: int) -> list[int]:
-    """Give the queues whose locks a client gets; those it gets it keeps."""
+    """Return the queues whose locks a client gets; those it gets it keeps."""
     with WireClient(system.broker) as client:
         queues = ",".join(
             f'{{"topic":"{topic}","brokerName":"broker-a","queueId":{number}}}'

@@ -41,7 +41,7 @@ COMMITS, SUSPENDS, HAS_EXPRESSION = 1, 2, 4
 
 
 def seen_by(consumer: PushConsumer) -> list[Command]:
-    """Give the requests of a consumer that has just started, as they go out."""
+    """Return the requests of a consumer that has just started, as they go out."""
     seen: list[Command] = []
     inner(consumer).instance.remote.before_request.append(
         lambda _address, request: seen.append(request)

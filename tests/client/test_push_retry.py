@@ -29,7 +29,7 @@ from tests.wire_client import WireClient
 
 
 def dead_letters(system: System, group: str, count: int) -> list[ReceivedMessage]:
-    """Give the dead letters of a group, as soon as there are so many."""
+    """Return the dead letters of a group, as soon as there are so many."""
     topic = f"%DLQ%{group}"
     stored_count(system, topic, count)
     with WireClient(system.broker) as client:

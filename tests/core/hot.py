@@ -18,7 +18,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def new_state(file_size: int = 1 << 20, queue_count: int = 4) -> CoreState:
-    """Give a state with topic T, group G that has subscribed to all of it, and an empty log."""
+    """Return a state with topic T, group G that has subscribed to all of it, and an empty log."""
     state = CoreState(LogTail(file_size, 0), "DefaultCluster", "DefaultRegion")
     state.store_id = b"7F00000100002A9F"
     topic = state.topics["T"] = Topic("T", queue_count, is_plain=True, is_readable=True)
@@ -30,7 +30,7 @@ def new_state(file_size: int = 1 << 20, queue_count: int = 4) -> CoreState:
 
 
 def send_frame(body: bytes = b"hello", *, code: int = 310, **changes: str | int) -> bytes:
-    """Give a send as a Java client writes it; `changes` are header or ext fields."""
+    """Return a send as a Java client writes it; `changes` are header or ext fields."""
     letters = {
         "a": "PG",
         "b": "T",
@@ -77,7 +77,7 @@ _LONG = dict(
 
 
 def pull_frame(queue_offset: int, **changes: str | int) -> bytes:
-    """Give a pull of queue 0 as a push consumer writes it."""
+    """Return a pull of queue 0 as a push consumer writes it."""
     opaque = int(changes.pop("opaque", 1))
     fields = {
         "consumerGroup": "G",
@@ -95,7 +95,7 @@ def pull_frame(queue_offset: int, **changes: str | int) -> bytes:
 
 
 def publish(state: CoreState) -> bytes:
-    """Do what the store does at the end of a turn, into memory; give the log's bytes so far."""
+    """Do what the store does at the end of a turn, into memory; return the log's bytes so far."""
     tail = state.tail
     data, tail.staged = bytes(tail.staged), bytearray()
     tail.grown.clear()

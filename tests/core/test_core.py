@@ -107,7 +107,7 @@ def test_what_is_staged_cannot_be_seen_before_it_is_published(core: ModuleType) 
 
 
 def without(frame: bytes, name: str) -> bytes:
-    """Give a request without one of its fields."""
+    """Return a request without one of its fields."""
     command = decode_command(FrameDecoder().feed(frame)[0])
     del command.fields[name]
     return encode_command(command)
@@ -194,7 +194,7 @@ def test_reads_cut_anywhere_store_and_answer_the_same(data: st.DataObject) -> No
 
 
 def _events(core: ModuleType, state: CoreState, reads: list[bytes]) -> Iterator[object]:
-    """Give answers and unknown frames in order, as a connection would see them."""
+    """Return answers and unknown frames in order, as a connection would see them."""
     decoder = FrameDecoder()
     for piece in reads:
         data = decoder.take(piece)

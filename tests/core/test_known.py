@@ -26,7 +26,7 @@ def core(request: pytest.FixtureRequest) -> ModuleType:
 
 
 def usual(number: int = 0, *, tag: str = "TagA", **changes: str | int) -> bytes:
-    """Give a send of the usual form."""
+    """Return a send of the usual form."""
     fields: dict[str, str | int] = {
         "e": number % 4,
         "g": 1_699_999_999_999 + number,
@@ -38,7 +38,7 @@ def usual(number: int = 0, *, tag: str = "TagA", **changes: str | int) -> bytes:
 
 
 def new_origin() -> Origin:
-    """Give that of a connection which has sent nothing yet."""
+    """Return that of a connection which has sent nothing yet."""
     return Origin(ORIGIN.born_host, ORIGIN.store_host)
 
 
@@ -48,7 +48,7 @@ def read(core: ModuleType, state: CoreState, data: bytes, origin: Origin) -> Rea
 
 
 def outcome(core: ModuleType, state: CoreState, reads: list[bytes]) -> list[object]:
-    """Give everything that the reads have led to."""
+    """Return everything that the reads have led to."""
     origin = new_origin()
     results = [read(core, state, data, origin) for data in reads]
     tail, queues = state.tail, state.topics["T"].queues
@@ -73,7 +73,7 @@ def both(core: ModuleType, reads: list[bytes], **shape: int) -> tuple[list[objec
 
 
 def taken_by_heart(state: CoreState) -> int:
-    """Give how many of the staged messages were: of those the index gets the bare id."""
+    """Return how many of the staged messages were: of those the index gets the bare id."""
     return sum(len(text) == 32 for _, _, _, text in state.tail.keyed)
 
 

@@ -14,7 +14,7 @@ ELSEWHERE = "5.5.0"
 
 
 def branching(source: str, names: Iterable[str] = ()) -> list[str]:
-    """Give the functions that branch, and names of marks for the whole file."""
+    """Return the functions that branch, and names of marks for the whole file."""
     tree, known = ast.parse(source), {*names, *made_names(source)}
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     found = [node.name for node in functions if _asks(node, known)]
@@ -22,7 +22,7 @@ def branching(source: str, names: Iterable[str] = ()) -> list[str]:
 
 
 def made_names(source: str) -> list[str]:
-    """Give the names of a file whose values say which of both is judged."""
+    """Return the names of a file whose values say which of both is judged."""
     made: list[str] = []
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign) and _asks(node.value, made):

@@ -49,11 +49,11 @@ COMMANDS = [
 
 
 def of_language(language: str) -> list[Block]:
-    """Give the blocks of one language."""
+    """Return the blocks of one language."""
     return [block for block in BLOCKS if block.language == language]
 
 
 def beginning_with(*words: str) -> list[Command]:
-    """Give the commands that begin with one of these, each line once."""
+    """Return the commands that begin with one of these, each line once."""
     pattern = "|".join(rf"{re.escape(each)}\b" for each in words)
     return list({one.line: one for one in COMMANDS if re.match(pattern, one.line)}.values())

@@ -24,23 +24,23 @@ HEAD = "| for | beside an original | on OrbitMQ alone |"
 
 
 def first_words(steps: Iterable[str]) -> set[str]:
-    """Give the commands of steps."""
+    """Return the commands of steps."""
     return {step.split()[0] for step in steps}
 
 
 def named(text: str) -> set[str]:
-    """Give what a text names as code."""
+    """Return what a text names as code."""
     return set(re.findall(r"`(\w+)`", text))
 
 
 def sentence(begin: str) -> set[str]:
-    """Give what the page names in the paragraph that begins so."""
+    """Return what the page names in the paragraph that begins so."""
     assert f"\n{begin}" in PAGE, begin
     return named(PAGE.partition(f"\n{begin}")[2].partition("\n\n")[0])
 
 
 def with_twin(steps: Mapping[str, str]) -> list[str]:
-    """Give the steps whose output is compared; that of some is looked at on one side only."""
+    """Return the steps whose output is compared; that of some is looked at on one side only."""
     return [
         step
         for name, step in steps.items()

@@ -22,7 +22,7 @@ LIMIT_S = 120
 
 
 def _files(text: str) -> dict[str, str]:
-    """Give the examples of a page by the names in their first lines."""
+    """Return the examples of a page by the names in their first lines."""
     found = {}
     for indent, block in re.findall(r"^( *)```python\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL):
         lines = [line.removeprefix(indent) for line in block.splitlines()]

@@ -28,18 +28,18 @@ HELPERS = {
 
 
 def rows_of(page: str, head: str = HEAD) -> list[str]:
-    """Give the rows of a table."""
+    """Return the rows of a table."""
     table = page.partition(head)[2].partition("\n\n")[0]
     return [line for line in table.splitlines() if line.startswith("| ")]
 
 
 def names_of(row: str) -> list[str]:
-    """Give the tests that a row names."""
+    """Return the tests that a row names."""
     return re.findall(r"`(tests/[^`]+)`", row.rstrip("| ").rpartition(" | ")[2])
 
 
 def faults(rows: list[str]) -> list[str]:
-    """Give what is wrong with rows: no test, or one that is not collected."""
+    """Return what is wrong with rows: no test, or one that is not collected."""
     found = []
     for row in rows:
         names = names_of(row)
@@ -103,7 +103,7 @@ def test_a_mark_of_a_whole_file_is_found_and_what_is_of_5x_alone_is_not() -> Non
 
 
 def part(prefix: str) -> set[str]:
-    """Give the scenarios of one of the Node clients."""
+    """Return the scenarios of one of the Node clients."""
     names = test_compat_node.SCENARIOS
     return {name.removeprefix(prefix) for name in names if name.startswith(prefix)}
 

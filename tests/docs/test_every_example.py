@@ -110,7 +110,7 @@ def namesrv() -> Iterator[str]:
 
 
 def _here(line: str, namesrv: str) -> list[str]:
-    """Give an example's words with addresses, ports and folders that are free on this machine."""
+    """Return an example's words with addresses, ports and folders that are free on this machine."""
     line = re.sub(r"\b(10\.0\.0\.[12]|127\.0\.0\.1):9876\b", namesrv, line)
     line = line.replace("/var/lib/orbitmq", "data").replace("--metrics-port 9100", "")
     name, *words = shlex.split(line)

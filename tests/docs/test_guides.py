@@ -26,7 +26,7 @@ WORDS = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:
-    """Give the commands of all guides: the program and its words."""
+    """Return the commands of all guides: the program and its words."""
     for text in GUIDES.values():
         for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
             for line in block.splitlines():
@@ -35,14 +35,14 @@ def commands() -> Iterator[tuple[str, list[str]]]:
 
 
 def table(text: str, head: str) -> list[list[str]]:
-    """Give the cells of the table whose first line begins with `head`."""
+    """Return the cells of the table whose first line begins with `head`."""
     lines = text[text.index(head) :].splitlines()
     rows = [line for line in lines[: lines.index("")] if line.startswith("|")]
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
 
 
 def section(page: str, heading: str) -> str:
-    """Give what stands under a heading, up to the next one of its level."""
+    """Return what stands under a heading, up to the next one of its level."""
     level, _, title = heading.partition(" ")
     pattern = rf"^{re.escape(level)} {re.escape(title)}\n(.*?)(?=^#{{1,{len(level)}}} |\Z)"
     found = re.search(pattern, GUIDES[page], re.DOTALL | re.MULTILINE)

@@ -81,24 +81,24 @@ class Played:
         return played
 
     def replaced_by(self, other: Played) -> Played:
-        """Give this run with what another run stated in the place of its failed scenarios."""
+        """Return this run with what another run stated in the place of its failed scenarios."""
         return Played(
             {**self.facts, **other.facts}, {**self.measures, **other.measures}, other.errors
         )
 
     def of(self, scenario: str) -> dict[str, Any]:
-        """Give the facts of one scenario, which must have ended well."""
+        """Return the facts of one scenario, which must have ended well."""
         assert scenario not in self.errors, self.errors[scenario]
         return {name: value for (own, name), value in self.facts.items() if own == scenario}
 
     def measure(self, scenario: str, name: str) -> float:
-        """Give a number of one scenario, which must have ended well."""
+        """Return a number of one scenario, which must have ended well."""
         assert scenario not in self.errors, self.errors[scenario]
         return self.measures[scenario, name]
 
 
 def differences(ours: Played, theirs: Played) -> dict[Key, tuple[Any, Any]]:
-    """Give the facts that are not the same: ours and theirs."""
+    """Return the facts that are not the same: ours and theirs."""
     keys = ours.facts.keys() | theirs.facts.keys()
     pairs = {key: (ours.facts.get(key), theirs.facts.get(key)) for key in sorted(keys)}
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}

@@ -148,17 +148,17 @@ def _python_packages() -> Path:
 
 
 def topic_of(prefix: str, scenario: str) -> str:
-    """Give the first topic of a scenario."""
+    """Return the first topic of a scenario."""
     return f"{prefix}_{scenario}_t"
 
 
 def group_of(prefix: str, scenario: str) -> str:
-    """Give the first group of a scenario."""
+    """Return the first group of a scenario."""
     return f"{prefix}_{scenario}_g"
 
 
 def queue_count_of(scenario: str) -> int:
-    """Give how many queues the topic of a scenario has."""
+    """Return how many queues the topic of a scenario has."""
     return SHARED_QUEUE_COUNT if scenario.endswith("rebalance") else QUEUE_COUNT
 
 
@@ -193,7 +193,7 @@ def allow_retries(system: System, group: str, count_max: int) -> None:
 
 
 def committed_count(system: System, prefix: str, scenario: str) -> int:
-    """Give how many messages of the scenario's topic are behind its group, by the broker's word."""
+    """How many messages of the scenario's topic are behind its group, by the broker's word."""
     fields = {"consumerGroup": group_of(prefix, scenario), "topic": topic_of(prefix, scenario)}
     with WireClient(system.broker) as client:
         answers = [
@@ -212,7 +212,7 @@ def state_left(system: System, prefix: str, scenario: str, played: Played) -> No
 
 
 def dead_count(system: System, prefix: str, scenario: str) -> int:
-    """Give how many dead letters the scenario's group has, once there is one."""
+    """Return how many dead letters the scenario's group has, once there is one."""
     topic = f"%DLQ%{group_of(prefix, scenario)}"
     with WireClient(system.broker) as client:
 

@@ -68,7 +68,7 @@ class JavaPlays:
         self._made: dict[str, dict[str, Played]] = {}
 
     def of(self, client: str) -> dict[str, Played]:
-        """Give the runs of a client by system; they are made now if they were not yet."""
+        """Return the runs of a client by system; they are made now if they were not yet."""
         if client not in self._made:
             self._made[client] = self._make(client)
         return self._made[client]

@@ -67,7 +67,7 @@ def send_load(address: str, word: str, count: int) -> list[Sent]:
 def send_until_killed(
     address: str, word: str, kill: Callable[[], None], after_s: float
 ) -> list[Sent]:
-    """Send without end, kill the broker after a while, and give what it had acknowledged."""
+    """Send without end, kill the broker after a while, and return what it had acknowledged."""
     deadline = time.monotonic() + after_s
     sent: list[Sent] = []
     with WireClient(address) as client:

@@ -49,7 +49,7 @@ class Member:
             return
 
     def _running_info(self) -> bytes:
-        """Give what a push consumer of 4.9.7 says that has every second queue."""
+        """Return what a push consumer of 4.9.7 says that has every second queue."""
         parity = self._client_id.endswith("1")
         table = ",".join(
             json.dumps({"brokerName": BROKER_NAME, "queueId": queue_id, "topic": self._topic})

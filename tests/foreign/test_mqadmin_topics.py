@@ -144,7 +144,7 @@ def tool5(system: System, fresh_name: Callable[[str], str]) -> Iterator[Comparis
 
 
 def normal(output: AdminOutput, side: Mapping[str, str], command: str) -> object:
-    """Give what both sides must agree on."""
+    """Return what both sides must agree on."""
     text = output.out
     for key in ("broker", "namesrv"):
         text = text.replace(side[key], key.upper())

@@ -30,7 +30,7 @@ LIMIT_S = 60.0
 
 
 def sent_by_java(system: System, version: str, topic: str, group: str) -> dict[str, Line]:
-    """Have a Java producer send one message of each kind; give what it was answered, by body."""
+    """Have a Java producer send one message of each kind; return what it was answered, by body."""
     words = (system.namesrv, topic, group, LONG, *COMPRESSIONS[version])
     lines = java_program(version, "EveryKind", *words)
     assert events(lines, "error") == []

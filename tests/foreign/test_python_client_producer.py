@@ -24,7 +24,7 @@ LONG = "long text, often repeated; " * 400
 
 
 async def send_every_kind(producer: Producer, topic: str) -> dict[str, SendResult]:
-    """Send one message of each kind; give the results by their bodies."""
+    """Send one message of each kind; return the results by their bodies."""
     single = [
         Message(topic, b"plain"),
         Message(topic, b"tagged", tag="TagA"),

@@ -52,7 +52,7 @@ STRATEGIES: dict[str, AllocateStrategy] = {
 
 
 def generated(number: int) -> tuple[str, list[MessageQueue], list[str]]:
-    """Give a case: strategy, queues, clients; names as deployments have them, some odd."""
+    """Return a case: strategy, queues, clients; names as deployments have them, some odd."""
     chance = random.Random(SEED + number)
     word = list(STRATEGIES)[number % len(STRATEGIES)]
     topic = chance.choice(["orders", "%RETRY%group", "shop%orders", "a-b_c|d"])

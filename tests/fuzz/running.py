@@ -83,14 +83,14 @@ EDITS = (_flip, _replace, _insert, _cut_out, _cut_off, _duplicate, _number, _wor
 
 
 def mutate(seed: bytes, edits: Sequence[Edit]) -> bytes:
-    """Give the seed after the edits: which edit, where, and a value for it."""
+    """Return the seed after the edits: which edit, where, and a value for it."""
     for kind, at, value in edits:
         seed = EDITS[kind](seed, at % len(seed) if seed else 0, value)
     return seed
 
 
 def inputs(seeds: Sequence[bytes]) -> st.SearchStrategy[bytes]:
-    """Give the strategy of a target's inputs."""
+    """Return the strategy of a target's inputs."""
     edit = st.tuples(
         st.integers(0, len(EDITS) - 1), st.integers(0, SEED_SIZE_MAX), st.integers(0, 255)
     )

@@ -45,7 +45,7 @@ def reread(read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def _events(pieces: list[bytes]) -> list[object]:
-    """Give what a connection sees: frames in order, then perhaps an error and nothing more."""
+    """Return what a connection sees: frames in order, then perhaps an error and nothing more."""
     decoder = FrameDecoder()
     events: list[object] = []
     try:

@@ -29,7 +29,7 @@ TARGETS = [(module, name) for module in MODULES for name in module.TARGETS]
 
 
 def default_seeds() -> list[bytes]:
-    """Give recorded frames and bodies, every twentieth of them."""
+    """Return recorded frames and bodies, every twentieth of them."""
     entries = all_recorded()[::20]
     seeds = [entry.data for entry in entries] + [entry.command.body for entry in entries]
     return [seed for seed in seeds if len(seed) <= SEED_SIZE_MAX]

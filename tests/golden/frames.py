@@ -36,19 +36,19 @@ class Recorded(NamedTuple):
 
 @cache
 def captures() -> tuple[str, ...]:
-    """Give the names of the captures, such as `go-2.x`."""
+    """Return the names of the captures, such as `go-2.x`."""
     names = (path.name for path in FOLDER.glob("frames-*.jsonl.gz"))
     return tuple(sorted(name.removeprefix("frames-").removesuffix(".jsonl.gz") for name in names))
 
 
 @cache
 def recorded(capture: str) -> tuple[Recorded, ...]:
-    """Give every frame of one capture."""
+    """Return every frame of one capture."""
     return tuple(_read(capture))
 
 
 def all_recorded() -> list[Recorded]:
-    """Give every frame of every capture."""
+    """Return every frame of every capture."""
     return [entry for capture in captures() for entry in recorded(capture)]
 
 

@@ -44,7 +44,7 @@ class QueueEntry(NamedTuple):
 
 @cache
 def store_files(name: str = CLEAN) -> dict[str, bytes]:
-    """Give the files of a recorded store by their path inside it."""
+    """Return the files of a recorded store by their path inside it."""
     packed = io.BytesIO(gzip.decompress((FOLDER / f"{name}.tar.gz").read_bytes()))
     files: dict[str, bytes] = {}
     with tarfile.open(fileobj=packed) as archive:
@@ -64,7 +64,7 @@ def unpack_store(name: str, root: Path) -> None:
 
 
 def log_files() -> list[tuple[int, bytes]]:
-    """Give the log's files: offset of the first byte, and the bytes."""
+    """Return the log's files: offset of the first byte, and the bytes."""
     prefix = "commitlog/"
     return [
         (int(name.removeprefix(prefix)), data)
@@ -75,13 +75,13 @@ def log_files() -> list[tuple[int, bytes]]:
 
 @cache
 def stored_records() -> tuple[dict[str, Any], ...]:
-    """Give what the log holds, as it was written down when the store was recorded."""
+    """Return what the log holds, as it was written down when the store was recorded."""
     with gzip.open(FOLDER / "store-records.jsonl.gz", "rt", encoding="utf-8") as lines:
         return tuple(json.loads(line) for line in lines)
 
 
 def described(record: Record, size: int) -> dict[str, Any]:
-    """Give a record with the names of the recording."""
+    """Return a record with the names of the recording."""
     return {
         "body_crc": record.crc,
         "body_sha256": hashlib.sha256(record.body).hexdigest()[:16],
@@ -104,7 +104,7 @@ def described(record: Record, size: int) -> dict[str, Any]:
 
 
 def queue_entries() -> Iterator[QueueEntry]:
-    """Give every entry of every queue."""
+    """Return every entry of every queue."""
     for name, data in sorted(store_files().items()):
         folder, _, rest = name.partition("/")
         if folder != "consumequeue":

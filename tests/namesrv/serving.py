@@ -107,7 +107,7 @@ async def register(
     compressed: bool = False,
     **fields: str,
 ) -> Command:
-    """Register a broker over `client` and give the answer."""
+    """Register a broker over `client` and return the answer."""
     client.ask(register_request(head, data, compressed=compressed, **fields))
     return await client.answer()
 

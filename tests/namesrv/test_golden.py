@@ -55,7 +55,7 @@ class Exchange(NamedTuple):
 
 
 def exchanges(capture: str, port: int) -> list[Exchange]:
-    """Give what one name server of a capture was asked, in order."""
+    """Return what one name server of a capture was asked, in order."""
     with gzip.open(FOLDER / f"frames-{capture}.jsonl.gz", "rt", encoding="utf-8") as lines:
         targets = [json.loads(line)["dst"] for line in lines]
     entries = recorded(capture)
@@ -127,7 +127,7 @@ class Before:
 
 
 def comparable(code: int, answer: Command) -> dict[str, Any]:
-    """Give what must be equal: code, fields, the first line of the remark, and the body's values.
+    """Return what must be equal: code, fields, the first line of the remark, and the body's values.
 
     Left out: the rest of the remark (ours says why), the version, empty against absent ext fields,
     the order of lists that are sets in Java, and settings, of which the original has other ones.

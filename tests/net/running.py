@@ -124,7 +124,7 @@ class Client:
         self.writer.write(encode_command(request))
 
     async def answer(self) -> Command:
-        """Give the next command the other side sent."""
+        """Return the next command the other side sent."""
         async with asyncio.timeout(PATIENCE_S):
             prefix = await self.reader.readexactly(4)
             rest = await self.reader.readexactly(struct.unpack(">i", prefix)[0])
@@ -133,7 +133,7 @@ class Client:
         return decode_command(frame)
 
     async def ended(self) -> bytes:
-        """Wait until the other side closes; give what it had sent before."""
+        """Wait until the other side closes; return what it had sent before."""
         chunks = []
         async with asyncio.timeout(PATIENCE_S):
             try:

@@ -11,7 +11,7 @@ from tests.net.running import HOST, Run, connected
 
 
 async def _fetch(port: int, request: bytes) -> tuple[str, str, str]:
-    """Give status line, headers and body of the answer."""
+    """Return status line, headers and body of the answer."""
     async with connected(port) as client:
         client.write(request)
         head, _, body = (await client.ended()).partition(b"\r\n\r\n")

@@ -242,7 +242,7 @@ class Sealed:
         return self.outgoing.read()
 
     async def open(self, client: Client, size: int) -> bytes:
-        """Give at least `size` opened bytes."""
+        """Return at least `size` opened bytes."""
         opened = b""
         while len(opened) < size:
             try:

@@ -57,13 +57,13 @@ class Event(NamedTuple):
 
 
 def format_event(event: Event) -> str:
-    """Give an event as a line."""
+    """Return an event as a line."""
     time_s, *rest = event
     return f"{time_s:.6f} {' '.join(map(str, rest))}\n"
 
 
 def parse_events(text: str) -> Iterator[Event]:
-    """Give the events of a history; the last line of a killed process may be torn."""
+    """Return the events of a history; the last line of a killed process may be torn."""
     names: dict[str, str] = {}
     for line in text[: text.rfind("\n") + 1].splitlines():
         fields = line.split(" ")
@@ -104,7 +104,7 @@ class History:
         return cls(event for path in paths for event in parse_events(path.read_text()))
 
     def of(self, *ops: str, kind: str = "ok") -> Iterator[Event]:
-        """Give the events of these operations."""
+        """Return the events of these operations."""
         return (event for event in self.events if event.kind == kind and event.op in ops)
 
     @cached_property
@@ -337,7 +337,7 @@ CHECKERS: tuple[Checker, ...] = (
 
 
 def audit(history: History, *, window_s: float, lag_limit_s: float) -> list[str]:
-    """Give the violations that all checkers find, each with the checker's name."""
+    """Return the violations that all checkers find, each with the checker's name."""
     found: list[str] = []
     found += _named("regress", regress(history, window_s))
     found += _named("visible lag", visible_lag(history, lag_limit_s))

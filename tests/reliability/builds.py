@@ -113,7 +113,7 @@ def slow_sync(patch: Patch, value: str) -> None:
 
 
 def cut_power(journal: Path) -> int:
-    """Blot out what a killed process had written and not synced; give how many bytes."""
+    """Blot out what a killed process had written and not synced; return how many bytes."""
     if not journal.exists():  # it did not live long enough to write anything
         return 0
     begins: dict[str, int] = {}

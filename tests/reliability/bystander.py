@@ -79,7 +79,7 @@ class Bystander:
         self._process = process
 
     def times(self) -> Times:
-        """Give the figures since this was asked last; it fails when the client was not served."""
+        """Return the figures since this was asked last; it fails when the client was not served."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\n")

@@ -79,7 +79,7 @@ class Link:
             await self._sever(data[left:])
 
     async def receive(self) -> Command:
-        """Give the next command that comes through whole; raises LinkCut when none does."""
+        """Return the next command that comes through whole; raises LinkCut when none does."""
         while not self._arrived:
             if self.is_cut:
                 raise LinkCut
@@ -107,7 +107,7 @@ class Link:
         return await self.answer(request.opaque)
 
     async def answer(self, opaque: int) -> Command:
-        """Give the answer to one request; what the broker says by itself is passed over."""
+        """Return the answer to one request; what the broker says by itself is passed over."""
         while True:
             command = await self.receive()
             if command.is_response and command.opaque == opaque:

@@ -54,7 +54,7 @@ _NUMBERS |= {"maxMsgBytes": "65536", "topicSysFlag": "0"}
 
 
 def sane(field: str) -> str:
-    """Give a good value of a name."""
+    """Return a good value of a name."""
     if field in SANE:
         return SANE[field]
     return TOPIC if "opic" in field else GROUP
@@ -64,7 +64,7 @@ def sane(field: str) -> str:
 
 
 def served_codes() -> list[int]:
-    """Give every code that the broker has a handler for."""
+    """Return every code that the broker has a handler for."""
     return sorted(int(code) for module in dispatch.MODULES for code in module.HANDLERS)
 
 
@@ -82,7 +82,7 @@ def _headers(modules: Iterable[ModuleType]) -> list[type[Header]]:
 
 
 def fields_of_type(wanted: type[types.Type], modules: Iterable[ModuleType] = _MODULES) -> set[str]:
-    """Give the wire names of all header fields of one kind."""
+    """Return the wire names of all header fields of one kind."""
     found = set()
     for header in _headers(modules):
         info = types.type_info(header)
@@ -102,7 +102,7 @@ _LETTERS: Mapping[str, str] = headers_client._LETTERS
 
 
 def all_fields(names: Names) -> dict[str, str]:
-    """Give all fields of all headers, and a send's letters."""
+    """Return all fields of all headers, and a send's letters."""
     fields = {field: names(field) for field in NAME_FIELDS}
     fields |= {field: _NUMBERS.get(field, "0") for field in NUMBER_FIELDS}
     fields |= dict.fromkeys(TRUTH_FIELDS, "false")
@@ -201,7 +201,7 @@ BODIES: Mapping[int, Callable[[Names], bytes]] = {
 
 
 def undescribed_bodies() -> list[str]:
-    """Give the modules that read a body of which none is described in BODIES."""
+    """Return the modules that read a body of which none is described in BODIES."""
     described = {int(code) for code in BODIES}
     return [
         module.__name__
@@ -212,13 +212,13 @@ def undescribed_bodies() -> list[str]:
 
 
 def _names_used(module: Any) -> set[str]:
-    """Give the words behind `request.` in the module's source."""
+    """Return the words behind `request.` in the module's source."""
     words = inspect.getsource(module).split("request.")[1:]
     return {word[:4] for word in words}
 
 
 def make_request(code: int, names: Names) -> Command:
-    """Give a whole request of a code."""
+    """Return a whole request of a code."""
     fields = all_fields(names)
     if code == RequestCode.SEND_BATCH_MESSAGE:
         fields["m"] = fields["batch"] = "true"

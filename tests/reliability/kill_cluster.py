@@ -78,7 +78,7 @@ class Started:
         self._process.stdout.close()
 
     def tail(self) -> str:
-        """Give the end of what it has said."""
+        """Return the end of what it has said."""
         return f"{self.said}\n" + self.said.read_text(errors="replace")[-3000:]
 
 
@@ -186,7 +186,7 @@ class Cluster:
         self.clients.pop(process).stop()
 
     def bury_clients(self) -> list[str]:
-        """Give what is to be said of clients that ended by themselves; they are gone then."""
+        """Return what is to be said of clients that ended by themselves; they are gone then."""
         gone = {process: client for process, client in self.clients.items() if client.is_gone}
         for process in gone:
             self.clients.pop(process).kill()

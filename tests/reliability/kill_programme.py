@@ -106,7 +106,7 @@ class Report:
         return Counter(event.topic for event in self.history.of("fault"))
 
     def line(self) -> str:
-        """Give the figures of the run, and how to repeat it."""
+        """Return the figures of the run, and how to repeat it."""
         history = self.history
         kinds = [event.kind for event in history.events if event.op == "send"]
         times = sorted(audit.recoveries(history))
@@ -145,7 +145,7 @@ class KillProgramme:
         self._violations: list[str] = []
 
     def run(self) -> Report:
-        """Run, judge, and give the verdict; the folder stays."""
+        """Run, judge, and return the verdict; the folder stays."""
         begin_s = time.monotonic()
         with self._cluster as cluster:
             self._start_broker()
@@ -186,7 +186,7 @@ class KillProgramme:
         self._start_broker()
 
     def _faults(self) -> Iterator[str]:
-        """Give faults without end: all kinds come, in an order that the seed draws."""
+        """Return faults without end: all kinds come, in an order that the seed draws."""
         kinds = [kind for kind in FAULTS if kind != "rolling" or not self._plan.cuts_power]
         while True:
             yield from self._chance.sample(kinds, len(kinds))
@@ -363,7 +363,7 @@ def where_lost(history: History, data: Path) -> list[str]:
 
 
 def check_files(data: Path) -> list[str]:
-    """Give what `orbitmq store check` complains of."""
+    """Return what `orbitmq store check` complains of."""
     try:
         check_store(DataFolder(data, FORMAT))
     except AssertionError as error:

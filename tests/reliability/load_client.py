@@ -58,17 +58,17 @@ class Log:
 
 
 def hash_of(body: bytes) -> str:
-    """Give what a history says of a body."""
+    """Return what a history says of a body."""
     return hashlib.blake2b(body, digest_size=8).hexdigest()
 
 
 def body_of(name: str, number: int) -> bytes:
-    """Give the body of a message."""
+    """Return the body of a message."""
     return name.encode() + b" " + b"." * (number * 37 % 500)
 
 
 def id_of(record: Record) -> str:
-    """Give the id of what a queue holds: the sender's, and how often it was given back."""
+    """Return the id of what a queue holds: the sender's, and how often it was given back."""
     name = record.body.partition(b" ")[0].decode(errors="backslashreplace")
     return f"{name}#{record.reconsume_times}" if record.reconsume_times else name
 
@@ -87,7 +87,7 @@ class Client:
         self.is_ending = True
 
     def connect(self) -> WireClient | None:
-        """Give a connection to the broker; None when the load ends before there is one."""
+        """Return a connection to the broker; None when the load ends before there is one."""
         while not self.is_ending:
             try:
                 return WireClient(self._find())

@@ -59,7 +59,7 @@ class Order(NamedTuple):
         return self.topic == ORDERED
 
     def request(self) -> Command:
-        """Give the request that sends them."""
+        """Return the request that sends them."""
         keys = [f"UNIQ_KEY\x01{name}\x02TAGS\x01A" for name in self.names]
         if self.topic == BATCHED:
             pairs = zip(self.bodies, keys, strict=True)

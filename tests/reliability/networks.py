@@ -50,7 +50,7 @@ def two_networks() -> Iterator[Networks]:
 
 
 def _enter() -> int:
-    """Move this thread into a network of its own; give the thread's id."""
+    """Move this thread into a network of its own; return the thread's id."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(NEW_NETWORK):
         cannot(f"no network of its own: {os.strerror(ctypes.get_errno())}")

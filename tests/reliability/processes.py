@@ -42,13 +42,13 @@ class BrokerProcess:
         return [line for line in self.log().split("\n") if line and not _LOG_LINE.match(line)]
 
     def metric(self, name: str, **labels: str) -> int:
-        """Give a figure of the main port, 0 when there is none."""
+        """Return a figure of the main port, 0 when there is none."""
         wanted = {"server": self._server, **labels} if name.startswith("orbitmq_net") else labels
         rows = self._figures(name)
         return sum(value for given, value in rows if wanted.items() <= given.items())
 
     def closes(self) -> Counter[str]:
-        """Give how many connections of the main port were closed so far, by their reasons."""
+        """Return how many connections of the main port were closed so far, by their reasons."""
         rows = self._figures("orbitmq_net_closes_total")
         found = Counter[str]()
         for given, value in rows:
@@ -57,7 +57,7 @@ class BrokerProcess:
         return found
 
     def _figures(self, name: str) -> list[tuple[dict[str, str], int]]:
-        """Give the labels and values of a metric, as they are at one moment."""
+        """Return the labels and values of a metric, as they are at one moment."""
         with urllib.request.urlopen(self._metrics_url, timeout=PATIENCE_S) as page:
             text = page.read().decode()
         found = []
@@ -110,7 +110,7 @@ def namesrv_process(folder: Path) -> Iterator[BrokerProcess]:
 
 
 def wait_until(claim: Callable[[], object], limit_s: float = PATIENCE_S) -> float:
-    """Look again and again until a claim holds; give how long that took."""
+    """Look again and again until a claim holds; return how long that took."""
     start_s = time.monotonic()
     while not claim():
         assert time.monotonic() - start_s < limit_s, f"not so within {limit_s:g} s"

@@ -95,12 +95,12 @@ def assert_nothing_outside(tmp_path: Path) -> None:
 
 
 def names_of(value: str) -> Names:
-    """Give a chooser that is hostile in every field."""
+    """Return a chooser that is hostile in every field."""
     return lambda _field: value
 
 
 def names_with(field: str, value: str) -> Names:
-    """Give a chooser that is hostile in one field only."""
+    """Return a chooser that is hostile in one field only."""
     return lambda one: value if one == field else sane(one)
 
 

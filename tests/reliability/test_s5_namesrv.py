@@ -58,7 +58,7 @@ SANE = {
 
 
 def sane(field: str) -> str:
-    """Give a good value of a name."""
+    """Return a good value of a name."""
     return SANE.get(field, "Sane")
 
 
@@ -97,7 +97,7 @@ BODIES: Mapping[int, Callable[[Names], bytes]] = {
 
 
 def make_request(code: int, names: Names) -> Command:
-    """Give a whole request of a code, with the fields of all headers."""
+    """Return a whole request of a code, with the fields of all headers."""
     body = BODIES[code](names) if code in BODIES else b""
     fields = {field: names(field) for field in (*NAME_FIELDS, ADVERTISED)}
     fields |= dict.fromkeys(NUMBER_FIELDS, "0") | dict.fromkeys(TRUTH_FIELDS, "false")
@@ -189,7 +189,7 @@ def test_a_hostile_name_in_one_field_of_an_otherwise_good_request_is_data(
 
 
 def sane_but(field: str, value: str) -> Names:
-    """Give a chooser that is hostile in one field only."""
+    """Return a chooser that is hostile in one field only."""
     return lambda one: value if one == field else sane(one)
 
 

@@ -100,7 +100,7 @@ class Sender:
 
 
 def body_of(number: int) -> bytes:
-    """Give a message by its number."""
+    """Return a message by its number."""
     return b"%08d" % number + bytes(BODY_BYTES)
 
 
@@ -114,7 +114,7 @@ def tells_figures(answer: Command) -> bool:
 
 
 def resumes(sender: Sender) -> float:
-    """Wait until sends are taken again; give how long that took."""
+    """Wait until sends are taken again; return how long that took."""
     took_s = wait_until(sender.send, 2 * RESUME_S)
     assert took_s <= RESUME_S
     return took_s
@@ -171,7 +171,7 @@ def check_tables_wait(client: WireClient, cycle: int) -> None:
 
 
 def committed(client: WireClient) -> int:
-    """Give the offset that the group has committed."""
+    """Return the offset that the group has committed."""
     return int(client.ask(14, consumerGroup="G", topic="T", queueId=0).fields["offset"])
 
 

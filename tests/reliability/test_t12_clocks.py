@@ -76,7 +76,7 @@ class Load:
         return [record.body for record in self.read("Delayed")]
 
     def wait_delivered(self, body: bytes, limit_s: float = LATE_S) -> float:
-        """Wait until a delayed message is there; give how long after its sending."""
+        """Wait until a delayed message is there; return how long after its sending."""
         wait_until(lambda: body in self.delivered(), limit_s)
         return time.monotonic() - self.delayed[body]
 

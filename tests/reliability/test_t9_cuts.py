@@ -120,7 +120,7 @@ async def read_queue(link: Link, topic: str, queue_id: int) -> list[Record]:
 
 
 async def measure(address: str) -> tuple[int, int]:
-    """Run the exchange once without a cut; give how many bytes go out and come in."""
+    """Run the exchange once without a cut; return how many bytes go out and come in."""
     worker = Worker(address, 99)
     direct = await Link.open(address)
     for queue_id in (0, 1):
@@ -134,7 +134,7 @@ async def measure(address: str) -> tuple[int, int]:
 
 
 def planned(out_size: int, in_size: int, chance: random.Random) -> list[Cut]:
-    """Give every cut of a run, in a random order."""
+    """Return every cut of a run, in a random order."""
     cuts = [Cut("out", passed) for passed in range(out_size + 1)] * ROUNDS
     cuts += [Cut("in", passed) for passed in range(in_size + 1)] * ROUNDS
     others: list[Mode] = ["reset", "stall"]

@@ -28,7 +28,7 @@ PACKAGES = ("orbitmq", "pyarrow", "pandas", "numpy", "lz4", "zstandard", "msgspe
 
 
 def look(batches: Iterable[Any]) -> Iterator[Any]:
-    """Give where a task's Python and its packages are."""
+    """Return where a task's Python and its packages are."""
     files = {name: importlib.import_module(name).__file__ for name in PACKAGES}
     place = {"python": sys.executable, "folder": os.getcwd(), "path": sys.path, "files": files}
     for _ in batches:
@@ -36,7 +36,7 @@ def look(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def run_stream(spark: SparkSession, namesrv: str, source: str, target: str, place: str) -> int:
-    """Copy what is in a topic now, each row once; give how many rows the last batch had."""
+    """Copy what is in a topic now, each row once; return how many rows the last batch had."""
     rows = (
         spark.readStream.format("rocketmq")
         .option("namesrvAddr", namesrv)

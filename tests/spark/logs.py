@@ -113,7 +113,7 @@ def quarantine_schema() -> Any:
 
 
 def read_rows(path: Path | str, schema: Any = None, **options: str) -> list[dict[str, Any]]:
-    """Give the rows of a log as a batch query reads them, task by task."""
+    """Return the rows of a log as a batch query reads them, task by task."""
     if schema is None:
         is_quarantine = options.get("onCorruptRecord") == "quarantine"
         schema = quarantine_schema() if is_quarantine else arrow_schema()
@@ -126,18 +126,18 @@ def read_rows(path: Path | str, schema: Any = None, **options: str) -> list[dict
 
 
 def offsets(rows: Sequence[dict[str, Any]]) -> list[int]:
-    """Give where records begin."""
+    """Return where records begin."""
     return [row["physicalOffset"] for row in rows if row.get("damage") is None]
 
 
 def bad_ranges(rows: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
-    """Give the damaged ranges of a query with onCorruptRecord=quarantine."""
+    """Return the damaged ranges of a query with onCorruptRecord=quarantine."""
     bad = [row for row in rows if row["damage"] is not None]
     return [(row["physicalOffset"], row["physicalOffset"] + row["size"]) for row in bad]
 
 
 def walked(root: Path) -> tuple[list[int], list[tuple[int, int]]]:
-    """Give the records and the damage that the store's own reader finds."""
+    """Return the records and the damage that the store's own reader finds."""
     found = list(LogWalk(SystemFiles(), LogFolders(SystemFiles(), (root / "commitlog",))).walk())
     records = [each.record.log_offset for each in found if isinstance(each, Seen)]
     return records, [(each.start, each.end) for each in found if isinstance(each, Damage)]

@@ -38,7 +38,7 @@ def made_environment(folder: Path, requirements: Iterable[str]) -> Path:
 
 
 def resolved(ours: Distribution, wanted: Iterable[Requirement]) -> list[Distribution]:
-    """Give the distributions that requirements resolve to, without ours."""
+    """Return the distributions that requirements resolve to, without ours."""
     found: dict[str, Distribution] = {}
     seen: set[tuple[str, str]] = set()
     left = list(wanted)
@@ -56,7 +56,7 @@ def resolved(ours: Distribution, wanted: Iterable[Requirement]) -> list[Distribu
 
 
 def _asked_for(one: Distribution, extra: str) -> list[Requirement]:
-    """Give what a distribution asks for, by itself or for the sake of an extra."""
+    """Return what a distribution asks for, by itself or for the sake of an extra."""
     every = [Requirement(text) for text in one.requires or ()]
     return [each for each in every if not each.marker or each.marker.evaluate({"extra": extra})]
 

@@ -24,7 +24,7 @@ def main(names: list[str]) -> None:
 
 @cache
 def _arguments(name: str) -> list[str]:
-    """Give what a program must be told: a replay its span, the same each time."""
+    """Return what a program must be told: a replay its span, the same each time."""
     now = datetime.now(UTC)
     span = (now - timedelta(hours=1), now)
     return [time.isoformat() for time in span] if name == "replay.py" else []

@@ -72,7 +72,7 @@ class Report:
         return max(RESTART_LIMIT_S, STARTS_MAX * self.restarts_s[0])
 
     def late_restarts_s(self) -> list[float]:
-        """Give the restarts that took longer than they may."""
+        """Return the restarts that took longer than they may."""
         return [each for each in self.restarts_s[1:] if each > self.restart_limit_s()]
 
 
@@ -141,7 +141,7 @@ class Pipeline:
             )
 
     def _wait_ready(self, process: "subprocess.Popen[bytes]", name: str) -> str:
-        """Wait for the word, and give what comes after it."""
+        """Wait for the word, and return what comes after it."""
         assert process.stdout is not None
         line = process.stdout.readline()
         tail = (self._folder / f"{name}.log").read_text(errors="replace")[-3000:]
@@ -337,13 +337,13 @@ class Pipeline:
             )
 
     def _ends(self, batch: int) -> Offsets:
-        """Give the offsets at which a batch ends."""
+        """Return the offsets at which a batch ends."""
         text = (self._checkpoint / "offsets" / str(batch)).read_text()
         ends: Offsets = json.loads(text.splitlines()[2])[SOURCE]
         return ends
 
     def _read_rows(self, batch: int) -> int:
-        """Give how many messages a batch and those before it read."""
+        """Return how many messages a batch and those before it read."""
         if batch < 0:
             return 0
         return sum(end for queues in self._ends(batch).values() for end in queues.values())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def children(parent: int) -> list[int]:
-    """Give the processes that a process has started and that live."""
+    """Return the processes that a process has started and that live."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -22,14 +22,14 @@ def children(parent: int) -> list[int]:
 
 
 def command(pid: int) -> str:
-    """Give a process's command line; nothing when it has ended."""
+    """Return a process's command line; nothing when it has ended."""
     with suppress(OSError):
         return (Path("/proc") / str(pid) / "cmdline").read_bytes().decode(errors="replace")
     return ""
 
 
 def name(pid: int) -> str:
-    """Give the name of a process's program; nothing when it has ended."""
+    """Return the name of a process's program; nothing when it has ended."""
     with suppress(OSError):
         return (Path("/proc") / str(pid) / "comm").read_text().strip()
     return ""

@@ -22,12 +22,12 @@ PAUSE_S = 0.02
 
 
 def texts(batch: int) -> list[str]:
-    """Give the rows of a batch, each different from all others."""
+    """Return the rows of a batch, each different from all others."""
     return [f"batch {batch} row {number}" for number in range(ROWS)]
 
 
 def rows(batch: int, attempt: int) -> Iterator[Any]:
-    """Give the rows as a worker gets them."""
+    """Return the rows as a worker gets them."""
     shuffled = texts(batch)
     random.Random(attempt).shuffle(shuffled)
     for start in range(0, ROWS, ARROW_ROWS):

@@ -53,7 +53,7 @@ def stream(rows: DataFrame, namesrv: str, checkpoint: Path, **options: Any) -> N
 
 
 def stored(namesrv: str, topic: str) -> list[ReceivedMessage]:
-    """Give everything that a topic holds, queue by queue, as soon as its brokers let it be read.
+    """Return everything that a topic holds, queue by queue, as soon as its brokers let it be read.
 
     Originals tell name servers of a new topic, and fill queues, after their answers.
     """
@@ -73,7 +73,7 @@ def stored(namesrv: str, topic: str) -> list[ReceivedMessage]:
 
 
 def bodies(namesrv: str, topic: str) -> list[str]:
-    """Give the bodies of all messages in a topic, sorted."""
+    """Return the bodies of all messages in a topic, sorted."""
     return sorted(message.body.decode() for message in stored(namesrv, topic))
 
 
@@ -116,7 +116,7 @@ def put(folder: Path, name: str, lines: list[str]) -> None:
 
 
 def lines(spark: SparkSession, folder: Path, *, files_at_a_time: int = 1) -> DataFrame:
-    """Give the lines of a folder's files as a stream."""
+    """Return the lines of a folder's files as a stream."""
     reader = spark.readStream.format("text").option("maxFilesPerTrigger", files_at_a_time)
     return reader.load(str(folder)).select(sf.col("value").alias("body"))
 
@@ -129,5 +129,5 @@ def forget_last_commit(checkpoint: Path) -> None:
 
 
 def texts(first: int, count: int) -> list[str]:
-    """Give so many lines."""
+    """Return so many lines."""
     return [f"line {number:05d}" for number in range(first, first + count)]

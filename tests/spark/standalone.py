@@ -41,7 +41,7 @@ class Cluster:
     worker_pids: tuple[int, ...]
 
     def executors(self) -> list[int]:
-        """Give the process ids of the JVMs that run tasks now, for whatever application."""
+        """Return the process ids of the JVMs that run tasks now, for whatever application."""
         return [
             pid
             for worker in self.worker_pids
@@ -52,7 +52,7 @@ class Cluster:
 
 @contextmanager
 def running_cluster(folder: Path) -> Iterator[Cluster]:
-    """Give a master with two workers of one core each."""
+    """Return a master with two workers of one core each."""
     with ExitStack() as stack:
         master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0"]
         ready = r"Starting Spark master at (\S+)"
@@ -69,7 +69,7 @@ def running_cluster(folder: Path) -> Iterator[Cluster]:
 
 
 def cluster_settings() -> dict[str, str]:
-    """Give the settings of an application on such a cluster."""
+    """Return the settings of an application on such a cluster."""
     return {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
@@ -84,7 +84,7 @@ def cluster_settings() -> dict[str, str]:
 def submit(
     address: str, program: Path, arguments: Sequence[str], settings: Mapping[str, str]
 ) -> str:
-    """Run a program by spark-submit and give what it printed."""
+    """Run a program by spark-submit and return what it printed."""
     command = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", address]
     given = {**cluster_settings(), **settings}
     for name, text in given.items():
@@ -103,7 +103,7 @@ def submit(
 
 
 def _environment() -> dict[str, str]:
-    """Give the variables of this process without those that say where Python finds packages."""
+    """Return the variables of this process without those that say where Python finds packages."""
     kept = {
         name: text
         for name, text in os.environ.items()
@@ -122,7 +122,7 @@ def _environment() -> dict[str, str]:
 def _started(
     stack: ExitStack, folder: Path, arguments: Sequence[str], ready: str
 ) -> tuple[str, int]:
-    """Start a daemon, and give what its ready line names and its process id."""
+    """Start a daemon, and return what its ready line names and its process id."""
     folder.mkdir(parents=True)
     log = folder / "log"
     environment = {**_environment(), "SPARK_LOCAL_DIRS": str(folder / "local")}

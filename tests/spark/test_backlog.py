@@ -30,7 +30,7 @@ def fill(broker: EmbeddedBroker, topic: str) -> None:
 
 
 def backlog(spark: SparkSession, broker: EmbeddedBroker, topic: str) -> DataFrame:
-    """Give the topic as a stream with a limit."""
+    """Return the topic as a stream with a limit."""
     reader = spark.readStream.format("rocketmq").option("namesrvAddr", broker.namesrv)
     reader = reader.option("topic", topic).option("startingOffsets", "earliest")
     return reader.option("maxOffsetsPerTrigger", LIMIT).load()

@@ -38,7 +38,7 @@ PATHS = (str(ROOT / "src"), str(ROOT))
 
 
 def _programs(text: str) -> dict[str, str]:
-    """Give the programs of a page by the names in their first lines."""
+    """Return the programs of a page by the names in their first lines."""
     found = {}
     for indent, block in re.findall(r"^( *)```python\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL):
         lines = [line.removeprefix(indent) for line in block.splitlines()]
@@ -51,7 +51,7 @@ README_PROGRAM = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[2]
 
 
 def _cells() -> list[str]:
-    """Give the notebook's cells of code."""
+    """Return the notebook's cells of code."""
     cells = json.loads(NOTEBOOK.read_text())["cells"]
     return ["".join(cell["source"]) + "\n" for cell in cells if cell["cell_type"] == "code"]
 

@@ -66,7 +66,7 @@ def test_a_plain_session_finds_both_formats_and_the_environment_s_name_servers()
 
 
 def _plain_environment(namesrv: str) -> dict[str, str]:
-    """Give that of a user whose Python has the package, with one variable of ours."""
+    """Return that of a user whose Python has the package, with one variable of ours."""
     kept = ("HOME", "JAVA_HOME", "PATH", "PYTHONPATH", "TMPDIR")
     given = {name: os.environ[name] for name in kept if name in os.environ}
     return {**given, "PYSPARK_PYTHON": sys.executable, "NAMESRV_ADDR": namesrv}

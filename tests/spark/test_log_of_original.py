@@ -78,7 +78,7 @@ def live(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path,
 
 
 def numbers_of(batches: Iterator[Any]) -> list[int]:
-    """Give which messages these rows are; each must be whole."""
+    """Return which messages these rows are; each must be whole."""
     rows = [row for batch in batches for row in batch.to_pylist() if row["topic"] == TOPIC]
     for row in rows:
         assert row["body"] == message(int(row["keys"])).body

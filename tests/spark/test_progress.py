@@ -18,7 +18,7 @@ from orbitmq.spark.progress import (
 
 
 def offsets(**topics: list[int]) -> str:
-    """Give the JSON of a source: queues 0, 1, … of one broker for each topic."""
+    """Return the JSON of a source: queues 0, 1, … of one broker for each topic."""
     return json.dumps(
         {
             topic: {"broker-a": {str(queue): offset for queue, offset in enumerate(queues)}}

@@ -75,7 +75,7 @@ def read(spark: SparkSession, topic: str, given: Mapping[str, str]) -> DataFrame
 
 
 def stream(spark: SparkSession, topic: str, given: Mapping[str, str], checkpoint: Path) -> str:
-    """Read a topic as a stream; give how many rows came, and what Spark shows of the query."""
+    """Read a topic as a stream; return how many rows came, and what Spark shows of the query."""
     source = spark.readStream.format("rocketmq").options(**given).option("topic", topic)
     writer = source.option("startingOffsets", "earliest").load().writeStream.format("noop")
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
@@ -150,7 +150,7 @@ class JavaLog:
 
 
 def leaks(text: str) -> list[str]:
-    """Give where a text shows a secret."""
+    """Return where a text shows a secret."""
     return [text[max(0, text.find(one) - 200) :][:400] for one in SECRETS if one in text]
 
 

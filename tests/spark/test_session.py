@@ -25,7 +25,7 @@ ASK = "from orbitmq.spark import session; session()"
 
 
 def last_line(program: str, env: Mapping[str, str]) -> str:
-    """Give the last line of what a program that must fail says."""
+    """Return the last line of what a program that must fail says."""
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, **env},

@@ -59,7 +59,7 @@ def shuffled(spark: SparkSession) -> DataFrame:
 
 
 def write_twice(rows: DataFrame, broker: EmbeddedBroker, topic: str, cores: tuple[int, int]) -> int:
-    """Make a write with a name, and again on other cores; give how many rows are there twice."""
+    """Make a write with a name, and again on other cores; return how many rows are there twice."""
     for count in cores:
         rows.sparkSession.conf.set(CORES, str(count))
         again = rows.select("*")  # planned anew
@@ -70,7 +70,7 @@ def write_twice(rows: DataFrame, broker: EmbeddedBroker, topic: str, cores: tupl
 
 
 def stream_twice(rows: DataFrame, broker: EmbeddedBroker, topic: str, checkpoint: Path) -> int:
-    """Run a query's batch on one core, and again on four; give how many rows are there twice."""
+    """Run a query's batch on one core, and again on four; return how many rows are there twice."""
     for count in (1, 4):
         rows.sparkSession.conf.set(CORES, str(count))
         stream(rows, broker.namesrv, checkpoint, topic=topic, **IDEMPOTENT)

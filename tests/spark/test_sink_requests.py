@@ -36,7 +36,7 @@ def requests(columns: dict[str, Any], **options: str) -> list[Request]:
 
 
 def read(request: Request) -> list[tuple[bytes, dict[str, str], int]]:
-    """Give bodies, properties and flags of a request's messages."""
+    """Return bodies, properties and flags of a request's messages."""
     if request.is_batch:
         return [
             (message.body, parse_properties(message.properties), message.flag)

@@ -30,7 +30,7 @@ TYPES: dict[str, DataType] = {
 
 
 def schema(ddl: str) -> StructType:
-    """Give the schema of a list of `name type`, without a session."""
+    """Return the schema of a list of `name type`, without a session."""
     pairs = (each.split(" ") for each in ddl.split(", "))
     return StructType([StructField(name, TYPES[kind]) for name, kind in pairs])
 

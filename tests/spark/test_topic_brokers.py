@@ -73,7 +73,7 @@ def step(reader: TopicStreamReader, start: dict[str, Any]) -> tuple[dict[str, An
 def read_until(
     reader: TopicStreamReader, at: dict[str, Any], count: int
 ) -> tuple[dict[str, Any], list[int]]:
-    """Give where the stream is when so many messages have come, and which these are."""
+    """Return where the stream is when so many messages have come, and which these are."""
     seen: list[int] = []
     while len(seen) < count:
         at, found = step(reader, at)

@@ -29,13 +29,13 @@ SMALL_FILES = {
 
 
 def hours_but_now() -> str:
-    """Give all hours in which no test runs: nothing is deleted unless it is asked for."""
+    """Return all hours in which no test runs: nothing is deleted unless it is asked for."""
     hour = time.localtime().tm_hour
     return ";".join(f"{one:02d}" for one in range(24) if one not in (hour, (hour + 1) % 24))
 
 
 def forgetful_broker() -> EmbeddedBroker:
-    """Give a broker whose old messages go when `forget_old` says so."""
+    """Return a broker whose old messages go when `forget_old` says so."""
     return EmbeddedBroker(settings={**SMALL_FILES, "deleteWhen": hours_but_now()})
 
 
@@ -65,7 +65,7 @@ def send(
 
 
 def forget_old(broker: EmbeddedBroker, queue: MessageQueue) -> int:
-    """Have the broker delete its old files; give the queue's first offset from now on."""
+    """Have the broker delete its old files; return the queue's first offset from now on."""
     cluster = cluster_of(TopicOptions(namesrv_addr=broker.namesrv))
     with Admin(broker.namesrv) as admin:
         admin.delete_expired_files()
@@ -82,7 +82,7 @@ def forget_old(broker: EmbeddedBroker, queue: MessageQueue) -> int:
 
 
 def options_of(broker: EmbeddedBroker, *, is_stream: bool = False, **given: str) -> TopicOptions:
-    """Give a source's options, with the address of a broker."""
+    """Return a source's options, with the address of a broker."""
     return topic_options({"namesrvAddr": broker.namesrv, **given}, is_stream=is_stream)
 
 
@@ -90,17 +90,17 @@ COLUMNS = arrow_schema(["queueId", "queueOffset", "body"])
 
 
 def rows_of(reader: TopicReader | TopicStreamReader, partitions: Iterable[Any]) -> list[Any]:
-    """Give the rows of all tasks, without Spark."""
+    """Return the rows of all tasks, without Spark."""
     return [row for each in partitions for batch in reader.read(each) for row in batch.to_pylist()]
 
 
 def numbers(rows: Iterable[Mapping[str, Any]]) -> list[int]:
-    """Give which messages rows are, in order."""
+    """Return which messages rows are, in order."""
     return sorted(int(row["body"].split()[1]) for row in rows)
 
 
 def read_batch(broker: EmbeddedBroker, schema: pa.Schema = COLUMNS, **given: str) -> list[Any]:
-    """Give the rows of a batch, without Spark."""
+    """Return the rows of a batch, without Spark."""
     options = topic_options({"namesrvAddr": broker.namesrv, **given}, is_stream=False)
     reader = TopicReader(options, schema)
     return rows_of(reader, reader.partitions())

@@ -28,7 +28,7 @@ class Failed(Exception):
 
 
 def make_truth(choices: Choices, depth: int) -> Tree:
-    """Give a tree that is true, false or unknown."""
+    """Return a tree that is true, false or unknown."""
     kinds = list(_MAKERS)
     if depth > 0:
         kinds += ["and", "or", "not", "and", "or"]
@@ -153,7 +153,7 @@ _WRITERS: dict[str, Callable[..., str]] = {
 
 
 def meaning(tree: Tree, properties: Mapping[str, str]) -> bool | None:
-    """Give what a tree says of a message; raises Failed."""
+    """Return what a tree says of a message; raises Failed."""
     kind, *parts = tree
     if kind == "and":
         return _join(
@@ -174,7 +174,7 @@ def meaning(tree: Tree, properties: Mapping[str, str]) -> bool | None:
 
 
 def _until(parts: list[Tree], properties: Mapping[str, str], stop: bool) -> list[Tree]:
-    """Give the operands up to the first that decides."""
+    """Return the operands up to the first that decides."""
     for number, part in enumerate(parts):
         if meaning(part, properties) is stop:
             return parts[: number + 1]

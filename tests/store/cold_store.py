@@ -34,7 +34,7 @@ class Message(NamedTuple):
 
 
 def cold_reader(files: Files, folder: Folder, log_size: int, queue_files: QueueFiles) -> ColdReader:
-    """Give a reader of a folder as it lies there."""
+    """Return a reader of a folder as it lies there."""
     return ColdReader(files, folder, LogFolders.of(files, folder), log_size, queue_files)
 
 
@@ -98,7 +98,7 @@ class ColdStore:
             self.files.put(self.folder.log_in_root / file_name(start), data)
 
     def log_path(self, log_offset: int) -> Path:
-        """Give the log file that holds an offset."""
+        """Return the log file that holds an offset."""
         return self.folder.log_in_root / file_name(log_offset - log_offset % self.log_size)
 
     def damage(self, log_offset: int) -> None:
@@ -109,7 +109,7 @@ class ColdStore:
         self.files.put(path, bytes(data))
 
     def hot_state(self) -> CoreState:
-        """Give the same log as the hot path sees it: all of it mapped."""
+        """Return the same log as the hot path sees it: all of it mapped."""
         tail = LogTail(self.log_size, len(self.log))
         tail.hot_offset = 0
         contents = self.files.contents()

@@ -83,7 +83,7 @@ class Recording:
         self.tables.append(TableSave(begin, len(self.files.ops), path, data))
 
     def promised(self, upto: int) -> Event:
-        """Give what held after so many operations."""
+        """Return what held after so many operations."""
         first = Event(0, 0, 0, 0, 0)
         return max((event for event in self.events if event.op_count <= upto), default=first)
 
@@ -295,7 +295,7 @@ class CrashProgramme:
 
 
 def backup_of(path: Path) -> Path:
-    """Give where the table before the present one is kept."""
+    """Return where the table before the present one is kept."""
     return path.with_name(path.name + ".bak")
 
 
@@ -303,7 +303,7 @@ def backup_of(path: Path) -> Path:
 
 
 def recovered_model(driven: Driven, model: Model) -> Model:
-    """Give the model of what was recovered: it must be a prefix of what was written."""
+    """Return the model of what was recovered: it must be a prefix of what was written."""
     store, log_file_size = driven.store, driven.options.log_file_size
     first_offset, end_offset = store.first_offset, store.tail.end_offset
     demand(end_offset <= len(model.log), "P2 nothing is there that was not sent", end_offset)
@@ -326,10 +326,10 @@ def judge_derived(blobs: Blobs, slot_count: int) -> None:
 
 
 def blobs_of(files: MemoryFiles) -> Blobs:
-    """Give every file of the store by its path inside."""
+    """Return every file of the store by its path inside."""
     return {path.relative_to(ROOT).as_posix(): data for path, data in files.contents().items()}
 
 
 def signature(image: MemoryFiles) -> object:
-    """Give something that is equal for equal images."""
+    """Return something that is equal for equal images."""
     return frozenset(image.contents().items())

@@ -73,7 +73,7 @@ class Healthy(NamedTuple):
     is_clean: bool
 
     def copy(self) -> MemoryFiles:
-        """Give the same files to be changed."""
+        """Return the same files to be changed."""
         return self.files.kill_image(0)
 
 
@@ -94,7 +94,7 @@ class Damage(NamedTuple):
 
 
 def put_damage(healthy: Healthy, damage: Damage) -> MemoryFiles:
-    """Give the damaged folder."""
+    """Return the damaged folder."""
     files = healthy.copy()
     for path, data in damage.changes.items():
         if data is not None:
@@ -143,7 +143,7 @@ def _stage(store: Store, number: int) -> None:
 
 @cache
 def made() -> tuple[Healthy, Healthy]:
-    """Give the folder after a clean stop, and as a kill a little earlier would leave it."""
+    """Return the folder after a clean stop, and as a kill a little earlier would leave it."""
     files = MemoryFiles(ROOT)
     files.make_folder(ROOT / "config")
     for name, data in {**TABLES, "topics.json": TOPICS}.items():
@@ -180,7 +180,7 @@ def _healthy(files: MemoryFiles, *, is_clean: bool) -> Healthy:
 
 
 def log_path(log_offset: int) -> str:
-    """Give the log file that holds an offset."""
+    """Return the log file that holds an offset."""
     return f"commitlog/{log_offset - log_offset % OPTIONS.log_file_size:020d}"
 
 
@@ -188,7 +188,7 @@ def log_path(log_offset: int) -> str:
 
 
 def _log_cost(healthy: Healthy, path: str, start: int, end: int) -> frozenset[int]:
-    """Give the records that lie in [start, end) of a log file."""
+    """Return the records that lie in [start, end) of a log file."""
     base = int(path.rpartition("/")[2])
     return frozenset(
         offset
@@ -198,7 +198,7 @@ def _log_cost(healthy: Healthy, path: str, start: int, end: int) -> frozenset[in
 
 
 def _entry_cost(healthy: Healthy, path: str, start: int, end: int) -> frozenset[int]:
-    """Give the records whose queue entries lie in [start, end) of a queue file."""
+    """Return the records whose queue entries lie in [start, end) of a queue file."""
     size = ENTRY.size
     cost = set()
     for at in range(start // size * size, end, size):
@@ -209,7 +209,7 @@ def _entry_cost(healthy: Healthy, path: str, start: int, end: int) -> frozenset[
 
 
 def costs(healthy: Healthy, path: str, start: int, end: int) -> tuple[frozenset[int], ...]:
-    """Give what a change of [start, end) of a file may cost: for ever, and for now."""
+    """Return what a change of [start, end) of a file may cost: for ever, and for now."""
     if path.startswith("commitlog/"):
         return _log_cost(healthy, path, start, end), frozenset()
     if path.startswith("consumequeue/"):

@@ -151,7 +151,7 @@ class _Judging:
         self._opened = files
 
     def _cost(self) -> frozenset[int]:
-        """Give what may be lost.
+        """Return what may be lost.
 
         A record that lost its way leaves its number open. When only one more of its queue follows
         and has no entry either, nothing tells whether that one has the right number.
@@ -160,7 +160,7 @@ class _Judging:
         return self._damage.cost | (self._healthy.unfiled if is_astray else frozenset())
 
     def _read(self, store: Store) -> set[int]:
-        """Read every queue; give the log offsets of records that none gave."""
+        """Read every queue; return the log offsets of records that none gave."""
         missing = {at for at, truth in self._healthy.records.items() if truth.is_queued}
         known = {truth.queue for truth in self._healthy.records.values() if truth.is_queued}
         for key in {*known, *store._queues}:
@@ -279,7 +279,7 @@ class _Judging:
 def _pulled(
     store: Store, queue: Queue, at: int | None = None
 ) -> Iterator[tuple[int, int, Record, bytes]]:
-    """Give every record of a queue, with the offsets between which it was found."""
+    """Return every record of a queue, with the offsets between which it was found."""
     state = CoreState(store.tail, "c", "r")
     at = queue.min_offset if at is None else at
     while at < queue.readable_offset:

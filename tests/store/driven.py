@@ -58,7 +58,7 @@ class Event(NamedTuple):
 
 
 def stamp_of(sent: Sent, store_ms: int) -> Stamp:
-    """Give the numbers of a record as a broker would."""
+    """Return the numbers of a record as a broker would."""
     properties = parse_properties(sent.properties)
     is_waiting = sent.place[0].startswith("SCHEDULE_TOPIC")
     level = min(int(properties.get(DELAY, "0")), len(DELAYS_S)) if is_waiting else 0

@@ -42,19 +42,19 @@ class StillClock:
 
 
 def key_index(files: Files, slots: int = 20, entries: int = 30, *, is_on: bool = True) -> KeyIndex:
-    """Give an index with small files, at the usual place."""
+    """Return an index with small files, at the usual place."""
     clock = StillClock()
     return KeyIndex(files, INDEX, clock, slot_count=slots, entry_count=entries, is_on=is_on)
 
 
 def message(log_offset: int, keys: str = "", topic: str = "T", store_ms: int = FIRST_MS) -> Keyed:
-    """Give a message with KEYS and no unique id."""
+    """Return a message with KEYS and no unique id."""
     properties = encode_properties({"KEYS": keys, "TAGS": "a"} if keys else {"TAGS": "a"})
     return topic, log_offset, store_ms, properties
 
 
 def random_messages(chance: Random, count: int, log_offset: int = 0) -> list[Keyed]:
-    """Give messages in log order: with and without ids and keys, few words, two topics."""
+    """Return messages in log order: with and without ids and keys, few words, two topics."""
     messages: list[Keyed] = []
     for _ in range(count):
         properties = {
@@ -112,7 +112,7 @@ def flush(index: KeyIndex) -> None:
 
 
 def golden_messages() -> list[Keyed]:
-    """Give the messages of the recorded store that the original files: all but rollbacks."""
+    """Return the messages of the recorded store that the original files: all but rollbacks."""
     return [
         (
             record["topic"],
@@ -126,7 +126,7 @@ def golden_messages() -> list[Keyed]:
 
 
 def golden_index(name: str) -> dict[str, bytes]:
-    """Give the index files of `store-clean` or `store-crashed`, oldest first."""
+    """Return the index files of `store-clean` or `store-crashed`, oldest first."""
     packed = io.BytesIO(gzip.decompress((FOLDER / f"{name}.tar.gz").read_bytes()))
     found: dict[str, bytes] = {}
     with tarfile.open(fileobj=packed) as archive:

@@ -49,7 +49,7 @@ OPTIONS = st.builds(
 
 
 def sent(place: Place, size: int, keys: str, tag: str, sys_flag: int) -> Sent:
-    """Give a message whose body nobody takes for another's."""
+    """Return a message whose body nobody takes for another's."""
     level = b"DELAY\1%d\2" % (size % 20) if place[0].startswith("SCHEDULE") else b""
     properties = b"KEYS\1%b\2" % keys.encode() if keys else b""
     properties += b"TAGS\1%b\2" % tag.encode() if tag and not level else level
@@ -174,7 +174,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.cut_power(choose)
 
     def pieces(self, messages: list[Sent], piece: int) -> list[bytes]:
-        """Let a copy of the folder take messages; give the bytes of its log that are new."""
+        """Let a copy of the folder take messages; return the bytes of its log that are new."""
         driven = self.driven
         driven.write()
         start = driven.store.tail.end_offset

@@ -114,7 +114,7 @@ class Model:
         )
 
     def prefix(self, end_offset: int) -> "Model":
-        """Give the model of the log up to an offset; Violation when no record ends there."""
+        """Return the model of the log up to an offset; Violation when no record ends there."""
         model = Model(self.file_size)
         model.first_offset = self.first_offset
         for message in self.messages:
@@ -131,13 +131,13 @@ class Model:
         return model
 
     def visible(self, place: Place, visible_offset: int) -> list[Message]:
-        """Give the messages of a queue that may be seen, removed ones included."""
+        """Return the messages of a queue that may be seen, removed ones included."""
         queue = self.queues.get(place, [])
         return [message for message in queue if message.log_offset < visible_offset]
 
 
 def keys_of(message: Message) -> set[str]:
-    """Give the keys by which a message is found."""
+    """Return the keys by which a message is found."""
     if message.sent.sys_flag & ROLLED_BACK == ROLLED_BACK:
         return set()
     properties = parse_properties(message.sent.properties)
@@ -175,7 +175,7 @@ def judge_queues(store: Store, model: Model) -> None:
 
 
 def read_queue(store: Store, queue: Queue, at: int) -> Iterator[bytes]:
-    """Give the records of a queue from an offset on, hot or cold, back to back in pieces."""
+    """Return the records of a queue from an offset on, hot or cold, back to back in pieces."""
     state = CoreState(store.tail, "c", "r")
     while at < queue.readable_offset:
         found = gather(state, queue, at, 32, None)

@@ -75,7 +75,7 @@ def flush(store: Store, *, is_thorough: bool = False) -> None:
 
 
 def read_all(store: Store, queue_id: int, *, topic: str = "T") -> list[bytes]:
-    """Give the bodies of a queue from its first message on, hot or cold, as a consumer would."""
+    """Return the bodies of a queue from its first message on, hot or cold, as a consumer would."""
     state = CoreState(store.tail, "c", "r")
     queue = store.queue(topic, queue_id)
     bodies: list[bytes] = []

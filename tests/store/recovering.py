@@ -89,12 +89,12 @@ def reopen(
 
 
 def log_bytes(blobs: Mapping[str, bytes]) -> bytes:
-    """Give the log's files as one."""
+    """Return the log's files as one."""
     return b"".join(data for _, data in files_in(blobs, "commitlog"))
 
 
 def kinds(opened: Opened) -> set[FindingKind]:
-    """Give what kinds of things were found."""
+    """Return what kinds of things were found."""
     return {finding.kind for finding in opened.findings}
 
 
@@ -125,5 +125,5 @@ def same_twice(files: MemoryFiles, *, boot_id: bytes = BOOT) -> None:
 
 
 def bodies(log: SlowLog) -> list[int]:
-    """Give the numbers of the messages in a log."""
+    """Return the numbers of the messages in a log."""
     return [int(stored.record.body[:4]) for stored in log.records]

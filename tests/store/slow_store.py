@@ -77,7 +77,7 @@ Queues = dict[tuple[str, int], dict[int, Entry]]
 
 
 def blobs_of(files: Files, root: Path) -> dict[str, bytes]:
-    """Give every file below `root`; for small folders, everything is read."""
+    """Return every file below `root`; for small folders, everything is read."""
     blobs: dict[str, bytes] = {}
     pending = [""]
     while pending:
@@ -92,7 +92,7 @@ def blobs_of(files: Files, root: Path) -> dict[str, bytes]:
 
 
 def files_in(blobs: Blobs, folder: str) -> list[tuple[int, bytes]]:
-    """Give the files of a folder that are named by an offset, in order."""
+    """Return the files of a folder that are named by an offset, in order."""
     found = []
     for path, data in blobs.items():
         parent, _, name = path.rpartition("/")
@@ -105,7 +105,7 @@ def files_in(blobs: Blobs, folder: str) -> list[tuple[int, bytes]]:
 
 
 def read_log(blobs: Blobs) -> SlowLog:
-    """Give the records of the log in order, damage stepped over."""
+    """Return the records of the log in order, damage stepped over."""
     files = files_in(blobs, "commitlog")
     records: list[Stored] = []
     gaps: list[Gap] = []
@@ -131,7 +131,7 @@ def read_log(blobs: Blobs) -> SlowLog:
 
 
 def record_at(data: bytes, position: int, base: int) -> Stored | None:
-    """Give the whole record that begins at a position and says so itself."""
+    """Return the whole record that begins at a position and says so itself."""
     size = int.from_bytes(data[position : position + 4], "big")
     if not 0 < size <= len(data) - position:
         return None
@@ -152,7 +152,7 @@ def is_closing_blank(data: bytes, position: int) -> bool:
 
 
 def build_queues(records: Iterable[Stored], delays_s: tuple[int, ...] = DELAYS_S) -> Queues:
-    """Give the entries that the records demand, by queue and number.
+    """Return the entries that the records demand, by queue and number.
 
     A record numbered 0 in a queue that has entries begins the queue anew (the topic was deleted and
     made again). Numbers whose records are damaged are simply not there.
@@ -169,7 +169,7 @@ def build_queues(records: Iterable[Stored], delays_s: tuple[int, ...] = DELAYS_S
 
 
 def code_of(record: Record, delays_s: tuple[int, ...] = DELAYS_S) -> int:
-    """Give the code of a record's queue entry: hash of its tag, or when it is due."""
+    """Return the code of a record's queue entry: hash of its tag, or when it is due."""
     properties = parse_properties(record.properties)
     if record.topic == "SCHEDULE_TOPIC_" + "X" * 4 and "DELAY" in properties:
         level = min(int(properties["DELAY"]), len(delays_s))
@@ -179,7 +179,7 @@ def code_of(record: Record, delays_s: tuple[int, ...] = DELAYS_S) -> int:
 
 
 def queue_entries(blobs: Blobs) -> Queues:
-    """Give the entries that the queue files hold, holes and fillers left out, codes resolved.
+    """Return the entries that the queue files hold, holes and fillers left out, codes resolved.
 
     A queue ends at its first entry without a size.
     """
@@ -205,7 +205,7 @@ def _entries_in(blobs: Blobs, folder: str) -> Iterator[tuple[int, Entry]]:
 
 
 def _resolved(blobs: Blobs, folder: str, code: int) -> int:
-    """Give the code behind an address into the queue's extra file, other codes as they are."""
+    """Return the code behind an address into the queue's extra file, other codes as they are."""
     if code >= -(2**31):
         return code
     address = code - _EXT_BASE
@@ -222,7 +222,7 @@ def _resolved(blobs: Blobs, folder: str, code: int) -> int:
 
 
 def keys_of(record: Record) -> list[str]:
-    """Give the texts under which a record is indexed, in the order of its index entries."""
+    """Return the texts under which a record is indexed, in the order of its index entries."""
     if record.sys_flag & 0xC == 0xC:  # rolled back
         return []
     properties = parse_properties(record.properties)
@@ -240,7 +240,7 @@ def build_lookups(records: Iterable[Stored]) -> dict[int, list[int]]:
 
 
 def build_index(records: Iterable[Stored], slot_count: int, entry_count: int) -> list[bytes]:
-    """Give the index files, byte for byte, that the records fill one after the other."""
+    """Return the index files, byte for byte, that the records fill one after the other."""
     files: list[bytearray] = []
     for record, _ in records:
         for key in keys_of(record):
@@ -267,7 +267,7 @@ def _insert(file: bytearray, slot_count: int, key_hash: int, record: Record) -> 
 
 
 def index_files(blobs: Blobs) -> list[bytes]:
-    """Give the folder's index files in the order of their names."""
+    """Return the folder's index files in the order of their names."""
     return [data for path, data in sorted(blobs.items()) if path.startswith("index/")]
 
 
@@ -296,7 +296,7 @@ def read_lookups(files: Iterable[bytes], slot_count: int) -> dict[int, list[int]
 
 
 def assert_derived(blobs: Blobs, slot_count: int, *, may_repeat: bool = False) -> SlowLog:
-    """Assert that queues and index are exactly what the log demands; give the log.
+    """Assert that queues and index are exactly what the log demands; return the log.
 
     Entries of records whose log file is gone are not judged, nor are files that lie aside.
     `may_repeat`: the original indexes the last message of a kept index file twice after a kill.

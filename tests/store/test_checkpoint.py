@@ -98,7 +98,7 @@ def test_a_checkpoint_of_any_length_is_read_as_far_as_it_goes(size: int) -> None
 
 
 def first_version(data: bytes) -> bytes:
-    """Give what the first version of our block had: another name, no sizes."""
+    """Return what the first version of our block had: another name, no sizes."""
     sizes_at = 64 + 12 + 40 + 2 * (1 + 3 * 8 + 32 + 4 * 8)
     rest = data[76:sizes_at]
     return (data[:64] + b"ORBITMQ1" + struct.pack(">I", crc32(rest)) + rest).ljust(512, b"\0")

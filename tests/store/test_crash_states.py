@@ -39,7 +39,7 @@ def test_every_crash_state_is_recovered_without_loss_or_invention(workload: Work
 
 
 def after_power_cut(driven: Driven, choose: Chooser) -> Driven:
-    """Give the store that opens after a power cut, judged."""
+    """Return the store that opens after a power cut, judged."""
     image = driven.files.image(len(driven.files.ops), choose)
     again = Driven(image, driven.options, clock=driven.clock, boot_id=b"the next start!!")
     again.model = recovered_model(again, driven.model)

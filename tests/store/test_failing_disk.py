@@ -224,7 +224,7 @@ LARGE = StoreOptions(
 
 
 def fill(store: Store) -> int:
-    """Send until the disk refuses; give how many messages were taken."""
+    """Send until the disk refuses; return how many messages were taken."""
     for count in range(100_000):
         try:
             stage(store, count % 3, b"%06d " % count * 60, b"KEYS\1k%d\2" % (count % 5))

@@ -16,7 +16,7 @@ PROPERTIES = b"UNIQ_KEY\x01U7\x02KEYS\x01a b\x02TAGS\x01red\x02"
 
 
 def read_on(follower: Follower) -> list[Walked]:
-    """Give everything there is behind a follower's position, and advance."""
+    """Return everything there is behind a follower's position, and advance."""
     found: list[Walked] = []
     while True:
         records, position = follower.read()

@@ -400,7 +400,7 @@ class RecordedWriter:
 
 
 def write_as_recorded(root: Path, records: Iterable[Stored]) -> dict[str, bytes]:
-    """Give the folder that ours writes of the records, closed cleanly."""
+    """Return the folder that ours writes of the records, closed cleanly."""
     store = open_store(root, options=AS_RECORDED)
     writer = RecordedWriter(store)
     for number, stored in enumerate(records):

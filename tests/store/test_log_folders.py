@@ -357,7 +357,7 @@ def test_old_files_that_cannot_be_removed_hid_that_the_disk_is_full() -> None:
 
 
 def written_store(steps: str, options: StoreOptions) -> tuple[MemoryFiles, list[tuple[int, int]]]:
-    """Do steps on new folders; give the files and after how many operations what was synced."""
+    """Do steps on new folders; return the files and after how many operations what was synced."""
     files = made_files()
     store = open_store(ROOT, files, options, boot_id=BOOT)
     synced: list[tuple[int, int]] = []

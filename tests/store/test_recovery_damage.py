@@ -62,7 +62,7 @@ def flip(files: MemoryFiles, log_offset: int, bit: int = 0) -> None:
 
 
 def place(files: MemoryFiles, body: bytes) -> int:
-    """Give the log offset of the record whose body begins so."""
+    """Return the log offset of the record whose body begins so."""
     records = read_log(blobs_of(files, ROOT)).records
     return next(s.record.log_offset for s in records if s.record.body.startswith(body))
 

@@ -51,7 +51,7 @@ def golden(name: str) -> MemoryFiles:
 
 
 def original(steps: str, *, is_clean: bool = False) -> MemoryFiles:
-    """Give a folder as the original leaves it: a checkpoint without our block."""
+    """Return a folder as the original leaves it: a checkpoint without our block."""
     run = run_store([*steps])
     files = run.files.kill_image(len(run.files.ops))
     stamps = (files.read(ROOT / "checkpoint") or b"")[:24]

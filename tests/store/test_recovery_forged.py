@@ -68,7 +68,7 @@ def payments(files: MemoryFiles, boot_id: bytes = BOOT) -> list[bytes]:
 
 
 def in_first_fields(start: int) -> list[tuple[int, int]]:
-    """Give all bits of the fixed fields of a record and of its body's beginning."""
+    """Return all bits of the fixed fields of a record and of its body's beginning."""
     return [(start + at, bit) for at in range(ORIGIN.fixed_size) for bit in range(8)]
 
 

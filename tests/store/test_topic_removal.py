@@ -45,7 +45,7 @@ def remove(store: Store, *topics: str) -> None:
 
 
 def old(count: int) -> list[bytes]:
-    """Give bodies of a first life."""
+    """Return bodies of a first life."""
     return [b"old%d" % number for number in range(count)]
 
 
@@ -55,7 +55,7 @@ def let_go(store: Store) -> None:
 
 
 def bodies(store: Store, topic: str, queue_id: int = 0) -> list[bytes]:
-    """Give what a topic's queue holds, without making it."""
+    """Return what a topic's queue holds, without making it."""
     if store.find_queue(topic, queue_id) is None:
         return []
     return read_all(store, queue_id, topic=topic)

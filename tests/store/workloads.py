@@ -37,7 +37,7 @@ class Sender:
         self._number = 0
 
     def one(self, place: tuple[str, int] | None = None) -> Sent:
-        """Give the next message."""
+        """Return the next message."""
         chance = self._chance
         self._number += 1
         properties = b""
@@ -50,7 +50,7 @@ class Sender:
         return Sent(place or chance.choice(PLACES), body, properties, sys_flag)
 
     def batch(self) -> list[Sent]:
-        """Give two to four messages for one queue."""
+        """Return two to four messages for one queue."""
         place = self._chance.choice(PLACES)
         batch = [self.one(place) for _ in range(self._chance.randrange(2, 5))]
         return [sent._replace(sys_flag=0) for sent in batch]
@@ -149,7 +149,7 @@ WORKLOADS: tuple[Workload, ...] = (
 
 
 def _filled(name: str, options: StoreOptions, seed: int, turn_count: int = 4) -> Recording:
-    """Give a recording that begins with a store that was filled and stopped cleanly."""
+    """Return a recording that begins with a store that was filled and stopped cleanly."""
     recording = Recording(name, options, MemoryFiles(ROOT))
     sender = Sender(seed)
     driven = recording.open()

@@ -139,7 +139,7 @@ class Everything:
 
 
 def strategies(queues: Sequence[MessageQueue]) -> list[AllocateStrategy]:
-    """Give one of each."""
+    """Return one of each."""
     return [
         Averagely(),
         AveragelyByCircle(),

@@ -56,7 +56,7 @@ class Seeing:
 
 
 def strategies(queues: Sequence[MessageQueue]) -> list[orbitmq.AllocateStrategy]:
-    """Give some."""
+    """Return some."""
     return [
         orbitmq.AveragelyByCircle(),
         orbitmq.ByConfig(list(queues)),

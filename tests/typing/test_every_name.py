@@ -54,14 +54,14 @@ def _run(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def _used_names(program: str) -> set[str]:
-    """Give the names that a program uses after it has imported them."""
+    """Return the names that a program uses after it has imported them."""
     nodes = list(ast.walk(ast.parse((FOLDER / program).read_text())))
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
     return names | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
 
 
 def _errors() -> dict[str, type[MQError]]:
-    """Give the public errors by their names."""
+    """Return the public errors by their names."""
     found = {name: getattr(orbitmq.errors, name) for name in dir(orbitmq.errors)}
     return {
         name: each

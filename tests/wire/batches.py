@@ -7,5 +7,5 @@ from orbitmq.wire.batch import BatchMessage, decode_batch
 
 
 def messages_in(data: bytes) -> list[BatchMessage]:
-    """Give the messages of a batch body."""
+    """Return the messages of a batch body."""
     return list(map(BatchMessage, *decode_batch(data)))

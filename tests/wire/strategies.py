@@ -50,7 +50,7 @@ json_values = st.recursive(
 
 
 def values(struct: type[Any]) -> st.SearchStrategy[Any]:
-    """Give a strategy for values of a struct type."""
+    """Return a strategy for values of a struct type."""
     return _of(inspect.type_info(struct))
 
 

@@ -188,7 +188,7 @@ BOOLEAN_DIGITS = {"0": "false", "1": "true"}
 def check_fields(
     entry: Recorded, name: str, given: dict[str, str], written: dict[str, str]
 ) -> set[object]:
-    """Compare fields with what we write of them and give the excuses that were needed."""
+    """Compare fields with what we write of them and return the excuses that were needed."""
     excuses: set[object] = set(given.keys() - written.keys())
     assert excuses <= UNDECLARED.keys(), f"{entry.place}: {name} does not declare {excuses}"
     for field, value in written.items():

@@ -130,7 +130,7 @@ class _File:
         self._lost = set(self.sectors)
 
     def found(self, choice: dict[int, bytes], size: int) -> bytes:
-        """Give the contents with these sectors instead of the safe ones, at a size."""
+        """Return the contents with these sectors instead of the safe ones, at a size."""
         if not choice:
             return self.safe if size == len(self.safe) else self.safe[:size].ljust(size, b"\0")
         content = bytearray(self.safe[:size].ljust(size, b"\0"))
@@ -215,7 +215,7 @@ class CrashDisk:
         self._pending = left[::-1]
 
     def units(self) -> Sequence[Unit]:
-        """Give what may be kept or lost now: contents by file, then changes of names in order."""
+        """Return what may be kept or lost now: contents by file, then changes of names in order."""
         if self._units is None:
             self._units = [*self._content_units(), *self._name_units()]
         return self._units
@@ -232,7 +232,7 @@ class CrashDisk:
             yield Unit("names", edits[-1][0], 0, 1)
 
     def image(self, chosen: Sequence[int]) -> Tree:
-        """Give the tree in which unit by unit the chosen version is found."""
+        """Return the tree in which unit by unit the chosen version is found."""
         contents = dict(self._safe)
         at = 0
         for node, file in self._unsafe.items():
@@ -262,7 +262,7 @@ class CrashDisk:
         return folders
 
     def current(self) -> Tree:
-        """Give the tree as the kernel has it."""
+        """Return the tree as the kernel has it."""
         contents = {node: file.snapshot() for node, file in self._files.items()}
         return Tree({node: dict(names) for node, names in self._now_names.items()}, contents)
 

@@ -97,7 +97,7 @@ class MemoryDisk:
     # ---- looking -------------------------------------------------------------------------------
 
     def node(self, path: Path) -> int:
-        """Give the node of a path, or raise as a kernel does."""
+        """Return the node of a path, or raise as a kernel does."""
         found = ROOT
         for name in path.parts[1:] if path.is_absolute() else path.parts:
             names = self.folders.get(found)
@@ -109,21 +109,21 @@ class MemoryDisk:
         return found
 
     def known(self, path: Path) -> int | None:
-        """Give the node of a path, or None when there is none."""
+        """Return the node of a path, or None when there is none."""
         try:
             return self.node(path)
         except OSError:
             return None
 
     def file(self, path: Path) -> int:
-        """Give the node of a file; a folder is refused."""
+        """Return the node of a file; a folder is refused."""
         node = self.node(path)
         if node in self.folders:
             raise refuse(errno.EISDIR, path)
         return node
 
     def folder_of(self, path: Path) -> int:
-        """Give the node of the folder in which a path lies."""
+        """Return the node of the folder in which a path lies."""
         node = self.node(path.parent)
         if node not in self.folders:
             raise refuse(errno.ENOTDIR, path)
@@ -153,7 +153,7 @@ class MemoryDisk:
             return bytes(self.contents[node][position : position + size])
 
     def walk(self, node: int = ROOT, path: Path = Path("/")) -> Iterator[tuple[Path, bytes]]:
-        """Give every file with its contents."""
+        """Return every file with its contents."""
         for name, child in sorted(self.folders[node].items()):
             if child in self.folders:
                 yield from self.walk(child, path / name)
@@ -184,7 +184,7 @@ class MemoryDisk:
         return is_short
 
     def create(self, path: Path) -> int:
-        """Give the node of a file that is made when it is not there."""
+        """Return the node of a file that is made when it is not there."""
         folder = self.folder_of(path)
         node = self.folders[folder].get(path.name)
         if node is not None:
@@ -227,7 +227,7 @@ class MemoryDisk:
         self.contents[node] = bytearray(old[:size].ljust(size, b"\0"))
 
     def changeable(self, node: int) -> bytearray:
-        """Give contents that are no longer shared with an image."""
+        """Return contents that are no longer shared with an image."""
         content = self.contents[node]
         if isinstance(content, bytes):
             content = self.contents[node] = bytearray(content)

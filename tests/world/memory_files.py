@@ -104,21 +104,21 @@ class MemoryFiles:
         self._crash = None
 
     def contents(self) -> dict[Path, bytes]:
-        """Give every file there is, by path."""
+        """Return every file there is, by path."""
         with self._disk.guard:
             return dict(self._disk.walk())
 
     def units(self, upto: int) -> Sequence[Unit]:
-        """Give what a power cut after `upto` operations may keep or lose, piece by piece."""
+        """Return what a power cut after `upto` operations may keep or lose, piece by piece."""
         return self._crashed(upto).units()
 
     def image(self, upto: int, choose: Chooser) -> "MemoryFiles":
-        """Give what a power cut after `upto` operations leaves."""
+        """Return what a power cut after `upto` operations leaves."""
         crash = self._crashed(upto)
         return MemoryFiles(tree=crash.image(choose(crash.units())))
 
     def kill_image(self, upto: int) -> "MemoryFiles":
-        """Give what a killed process leaves after `upto` operations: all that the kernel had."""
+        """Return what a killed process leaves after `upto` operations: all that the kernel had."""
         return MemoryFiles(tree=self._crashed(upto).current())
 
     def _crashed(self, upto: int) -> CrashDisk:
@@ -142,7 +142,7 @@ class MemoryFiles:
         return self._disk.read_at(Path(path), position, size)
 
     def data_ranges(self, path: Path, start: int) -> list[tuple[int, int]]:
-        """Give the blocks that are not all zeros: as many holes as a file system can make."""
+        """Return the blocks that are not all zeros: as many holes as a file system can make."""
         data = self._disk.read_at(path, 0, self._disk.size(path) or 0) or b""
         ends = [*range(start - start % _BLOCK_SIZE + _BLOCK_SIZE, len(data), _BLOCK_SIZE)]
         blocks = pairwise([start, *ends, len(data)])

@@ -157,11 +157,11 @@ class App:
         self._file = path
 
     def settings(self) -> Loaded:
-        """Give the settings that would be in force now; raises SettingError."""
+        """Return the settings that would be in force now; raises SettingError."""
         return load(self._given, SystemFiles(), self._file)
 
     def listeners(self) -> list[Listener]:
-        """Give the listeners that are switched on, as the settings want them."""
+        """Return the listeners that are switched on, as the settings want them."""
         settings = self.settings()
         self._refuse_unknown(settings)
         found = [
@@ -184,7 +184,7 @@ class App:
     # --- sending ---
 
     def message(self, topic: str, value: Any, /, **options: Unpack[SendOptions]) -> Message:
-        """Give a value as a message: bytes and text as they are, everything else as JSON."""
+        """Return a value as a message: bytes and text as they are, everything else as JSON."""
         given: dict[str, Any] = dict(options)
         properties = given.pop("headers", {})
         return Message(topic, encode(value), properties=properties, **given)

@@ -23,7 +23,7 @@ AsgiApp = Callable[[Event, Receive, Send], Awaitable[None]]
 
 
 def with_app(app: App, inner: AsgiApp) -> AsgiApp:
-    """Give `inner` with `app` running as long as it does.
+    """Return `inner` with `app` running as long as it does.
 
     >>> asgi = with_app(app, web)  # uvicorn module:asgi
     """

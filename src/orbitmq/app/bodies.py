@@ -34,7 +34,7 @@ class BodyError(MQError):
 
 
 def decoder(wanted: Any) -> Decode:
-    """Give the function that reads a body as `wanted`; it raises BodyError."""
+    """Return the function that reads a body as `wanted`; it raises BodyError."""
     if wanted is bytes:
         return bytes
     if wanted is str:
@@ -46,7 +46,7 @@ def decoder(wanted: Any) -> Decode:
 
 
 def encode(value: Any) -> bytes:
-    """Give the body of a value; raises TypeError for one that no JSON can hold."""
+    """Return the body of a value; raises TypeError for one that no JSON can hold."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     if isinstance(value, str):
@@ -97,7 +97,7 @@ def _read_model(kind: type, value: Any) -> Any:
 
 
 def _write_model(value: Any) -> Any:
-    """Give a model inside another value as values that JSON has."""
+    """Return a model inside another value as values that JSON has."""
     if _is_pydantic(type(value)):
         return value.model_dump(mode="json")
     raise TypeError(f"{type(value).__name__} is nothing that JSON can hold")
@@ -105,7 +105,7 @@ def _write_model(value: Any) -> Any:
 
 @cache
 def _pydantic() -> Any:
-    """Give pydantic; None where it is not installed."""
+    """Return pydantic; None where it is not installed."""
     if importlib.util.find_spec("pydantic") is None:
         return None
     return importlib.import_module("pydantic")

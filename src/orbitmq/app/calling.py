@@ -59,7 +59,7 @@ class Call(NamedTuple):
     is_async: bool
 
     def arguments(self, message: ReceivedMessage) -> dict[str, Any]:
-        """Give the keyword arguments; raises BodyError for a body or header that cannot be read."""
+        """The keyword arguments; raises BodyError for a body or header that cannot be read."""
         return {name: take(message) for name, take in self.takes.items()}
 
     def __call__(self, message: ReceivedMessage) -> Any:
@@ -68,7 +68,7 @@ class Call(NamedTuple):
 
 
 def call_of(function: Callable[..., Any]) -> Call:
-    """Give how a function is called; raises SettingError when a parameter cannot be bound."""
+    """Return how a function is called; raises SettingError when a parameter cannot be bound."""
     try:
         hints = get_type_hints(function, include_extras=True)
     except NameError as error:
@@ -100,7 +100,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _part(function_name: str, parameter: inspect.Parameter, hint: Any) -> Take | None:
-    """Give what a parameter of a known name gets, and one that wants the message itself."""
+    """Return what a parameter of a known name gets, and one that wants the message itself."""
     if hint is ReceivedMessage:
         return _PARTS["message"]
     if _header_name(hint) is not None:
@@ -116,7 +116,7 @@ def _part(function_name: str, parameter: inspect.Parameter, hint: Any) -> Take |
 
 
 def _text(parameter: inspect.Parameter, hint: Any) -> Take:
-    """Give how a text of the message is read as an annotation says, or its default."""
+    """Return how a text of the message is read as an annotation says, or its default."""
     name, default = parameter.name, parameter.default
     text_of = _TEXTS[name]
     if (hint is str or hint in _ANYTHING) and default is inspect.Parameter.empty:

@@ -46,7 +46,7 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
     """Further options of its PushConsumer."""
 
     def with_settings(self, settings: ListenerSettings, group: str) -> "Listener":
-        """Give the listener as file and environment want it; raises SettingError."""
+        """Return the listener as file and environment want it; raises SettingError."""
         options = dict(self.options)
         if settings.concurrency is not None:
             options["consume_threads"] = settings.concurrency
@@ -64,7 +64,7 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def handler(self) -> Callable[[ReceivedMessage], Any]:
-        """Give what a PushConsumer calls with each message."""
+        """Return what a PushConsumer calls with each message."""
         return self._consume_async if self.call.is_async else self._consume
 
     async def _consume_async(self, message: ReceivedMessage) -> None:

@@ -13,7 +13,7 @@ _PLACEHOLDER = re.compile(r"\$\{(\w+)(?::([^{}]*))?\}", re.ASCII)
 
 
 def resolved(text: str, environment: Mapping[str, str]) -> str:
-    """Give a text with its placeholders replaced; raises SettingError for one without a value."""
+    """Return a text with its placeholders replaced; raises SettingError for one without a value."""
 
     def value(found: re.Match[str]) -> str:
         name, otherwise = found.groups()

@@ -71,7 +71,7 @@ class Loaded(msgspec.Struct, frozen=True):
     """The listeners that the file speaks of, as it writes them."""
 
     def of(self, name: str) -> ListenerSettings:
-        """Give what was set for a listener."""
+        """Return what was set for a listener."""
         return self.listeners.get(name.upper(), ListenerSettings())
 
 
@@ -109,7 +109,7 @@ def _read_file(files: Files, path: str | None) -> _File:
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Give what variables say of listeners, by their names in capitals."""
+    """Return what variables say of listeners, by their names in capitals."""
     found: dict[str, dict[str, Any]] = {}
     for variable, value in environment.items():
         name, _, field = variable.removeprefix(LISTENER_PREFIX).rpartition("_")

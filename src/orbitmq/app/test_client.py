@@ -131,7 +131,7 @@ class TestClient:
         reconsume_times: int = 0,
         **options: Unpack[SendOptions],
     ) -> list[Delivery]:
-        """Hand a message to every listener that would get it; give what each made of it."""
+        """Hand a message to every listener that would get it; return what each made of it."""
         received = self._received(self._app.message(topic, value, **options), reconsume_times)
         listeners = [
             one

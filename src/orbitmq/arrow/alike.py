@@ -57,13 +57,13 @@ class AlikeRows:
         self._rows: NDArray[Any] = rows.view(np.dtype(fields))
 
     def values(self, name: str) -> Any:
-        """Give the values of one name, which all rows have, as a binary array."""
+        """Return the values of one name, which all rows have, as a binary array."""
         at = self.names.index(name)
         values = np.ascontiguousarray(self._rows[str(at)])
         return evenly(values.view(np.uint8), self._sizes[at], self._count)
 
     def all_values(self) -> Any:
-        """Give the values of all names, row by row, as a binary array."""
+        """Return the values of all names, row by row, as a binary array."""
         packed = np.empty(
             self._count, dtype=[(str(at), f"V{size}") for at, size in enumerate(self._sizes)]
         )
@@ -75,16 +75,16 @@ class AlikeRows:
         return pa.Array.from_buffers(pa.binary(), length, buffers, null_count=0)
 
     def map_starts(self) -> Any:
-        """Give the first entry of each row, and one behind the last."""
+        """Return the first entry of each row, and one behind the last."""
         return _map_starts(len(self.names), self._count)
 
     def map_names(self) -> Any:
-        """Give the names of all entries, row by row."""
+        """Return the names of all entries, row by row."""
         return _map_names(self.names, self._count)
 
 
 def find_alike(memory: Memory, size: int, count: int) -> AlikeRows | None:
-    """Give rows of `size` bytes each if all are like the first (rule 2)."""
+    """Return rows of `size` bytes each if all are like the first (rule 2)."""
     shape = _shape(memory[:size].tobytes()) if size and count else None
     if shape is None:
         return None
@@ -96,7 +96,7 @@ def find_alike(memory: Memory, size: int, count: int) -> AlikeRows | None:
 
 
 def _shape(row: bytes) -> Shape | None:
-    """Give where values are in a row; None for what is not of the plain form (rule 3)."""
+    """Return where values are in a row; None for what is not of the plain form (rule 3)."""
     frame, is_frame = bytearray(row), bytearray(b"\xff" * len(row))
     places: dict[bytes, tuple[int, int]] = {}
     entries = row.removesuffix(_ENTRY_END).split(_ENTRY_END)
@@ -119,13 +119,13 @@ def _shape(row: bytes) -> Shape | None:
 
 @lru_cache(maxsize=2 * _SHAPES_MAX)
 def _tiled(row: bytes, count: int) -> Memory:
-    """Give `count` rows of these bytes."""
+    """Return `count` rows of these bytes."""
     return np.tile(np.frombuffer(row, dtype=np.uint8), count)
 
 
 @lru_cache(maxsize=_SHAPES_MAX)
 def _offsets(sizes: tuple[int, ...], count: int) -> Any:
-    """Give the offsets of values that lie back to back, `count` rows of them."""
+    """Return the offsets of values that lie back to back, `count` rows of them."""
     offsets = np.zeros(len(sizes) * count + 1, dtype=np.int32)
     np.cumsum(np.tile(np.array(sizes, dtype=np.int32), count), out=offsets[1:])
     return pa.py_buffer(offsets)

@@ -86,12 +86,12 @@ _ARROW_OF: dict[str, Any] = {
 
 
 def arrow_type(ddl: str) -> Any:
-    """Give Arrow's type of one of the DDL types in COLUMNS."""
+    """Return Arrow's type of one of the DDL types in COLUMNS."""
     return _ARROW_OF[ddl]
 
 
 def arrow_schema(names: Iterable[str] = tuple(COLUMN_OF), **other_types: str) -> Any:
-    """Give the schema of these columns, in this order.
+    """Return the schema of these columns, in this order.
 
     `other_types` gives columns another DDL type: `body="string"`, `properties="string"`.
     Raises SettingError for a name that is none of COLUMNS.

@@ -91,7 +91,7 @@ class BatchDecoder:
         self._reading = Reading(verifies_crc, decompresses and "body" in names, RAW.name in names)
 
     def decode(self, data: Bytes, positions: Positions) -> Decoded:
-        """Give the records that begin at `positions` of `data`; positions ascend."""
+        """Return the records that begin at `positions` of `data`; positions ascend."""
         ensure(bool((positions[1:] > positions[:-1]).all()), "positions of records ascend")
         frames, is_plain = frames_of(data, positions)
         topics = parts(pa.py_buffer(data), frames.topic_start, frames.topic_end)
@@ -151,7 +151,7 @@ class _PlainRows:
         self._properties: Properties | None = None
 
     def columns(self, schema: Any) -> list[Any]:
-        """Give the columns of a schema."""
+        """Return the columns of a schema."""
         types = dict(zip(schema.names, schema.types, strict=True))
         is_map = "properties" in types and pa.types.is_map(types["properties"])
         if "properties" in types or not _PROPERTY_OF.keys().isdisjoint(types):
@@ -209,7 +209,7 @@ _NATIVE = {name: arrow_type(COLUMN_OF[name].ddl).to_pandas_dtype() for name in _
 
 
 def _host_texts(hosts: NDArray[Any]) -> Any:
-    """Give hosts as text: there are few, so each is put into words once."""
+    """Return hosts as text: there are few, so each is put into words once."""
     if len(hosts) and (hosts == hosts[0]).all():
         return repeated(_host_text(int(hosts[0])), len(hosts))
     encoded = plain_array(hosts.astype(np.int64), pa.int64()).dictionary_encode()
@@ -245,6 +245,6 @@ def _has_right_crc(data: Bytes, frames: Frames) -> Mask:
 
 
 def _limit(data: Bytes, positions: Positions, at: int) -> int:
-    """Give the most that a record may take: it does not reach into the next one."""
+    """Return the most that a record may take: it does not reach into the next one."""
     end = len(data) if at + 1 == len(positions) else int(positions[at + 1])
     return min(end - int(positions[at]), RECORD_BYTES_MAX)

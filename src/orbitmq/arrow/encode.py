@@ -36,7 +36,7 @@ _SEPARATORS = f"[{NAME_END}{ENTRY_END}]"
 
 
 def encode_messages(bodies: Any, properties: Any, flags: Any = None) -> Any:
-    """Give each row as a message of a batch send: binary arrays without nulls, numbers for flags.
+    """Return each row as a message of a batch send: binary arrays without nulls, numbers for flags.
 
     The body of a batch of rows i to j is `bytes_between(encoded, i, j)`.
     """
@@ -51,13 +51,13 @@ def encode_messages(bodies: Any, properties: Any, flags: Any = None) -> Any:
 
 
 def bytes_between(encoded: Any, begin: int, end: int) -> memoryview:
-    """Give rows [begin, end) of an encoded array as the one piece of memory that they are."""
+    """Return rows [begin, end) of an encoded array as the one piece of memory that they are."""
     _, borders = bytes_of(encoded)
     return memoryview(encoded.buffers()[2]).cast("B")[borders[begin] : borders[end]]
 
 
 def property_strings(columns: Mapping[str, Any], maps: Any = None) -> Any:
-    """Give the property string of each row: text columns by property name, null for none, and maps.
+    """The property string of each row: text columns by property name, null for none, and maps.
 
     Entries stand in the order of `columns`, those of the map behind them. A name in `columns` is
     nowhere else: entries of the map with such a name are left out.
@@ -74,7 +74,7 @@ def property_strings(columns: Mapping[str, Any], maps: Any = None) -> Any:
 
 
 def _entries_of(name: str, values: Any) -> Any:
-    """Give `name 0x01 value 0x02`, nothing where there is no value."""
+    """Return `name 0x01 value 0x02`, nothing where there is no value."""
     if not name or NAME_END in name or ENTRY_END in name:
         raise LocalProtocolError(f"a property cannot be called {name[:80]!r}")
     _check_values(values, f"property {name!r}")
@@ -84,7 +84,7 @@ def _entries_of(name: str, values: Any) -> Any:
 
 
 def _map_entries(maps: Any, taken: list[str]) -> Any:
-    """Give the entries of each map as one text, each with its end."""
+    """Return the entries of each map as one text, each with its end."""
     borders = np.asarray(maps.offsets)
     sizes = np.where(np.asarray(maps.is_valid()), np.diff(borders), 0)
     ensure(int(sizes.sum()) == borders[-1] - borders[0], "a map that is null has no entries")
@@ -123,7 +123,7 @@ def _check_values(values: Any, what: str) -> None:
 
 
 def sizes_of(array: Any) -> NDArray[np.int64]:
-    """Give how many bytes each element of a binary or text array has."""
+    """Return how many bytes each element of a binary or text array has."""
     return np.diff(bytes_of(array)[1])
 
 
@@ -138,12 +138,12 @@ def check_property_sizes(sizes: NDArray[np.int64]) -> None:
 
 
 def property_size_bytes(sizes: NDArray[np.int64]) -> Any:
-    """Give the sizes of properties as records hold them."""
+    """Return the sizes of properties as records hold them."""
     return as_binary(sizes.astype(PROPERTIES_SIZE))
 
 
 def as_binary(items: NDArray[Any]) -> Any:
-    """Give items of one size as a binary array of their bytes."""
+    """Return items of one size as a binary array of their bytes."""
     size = items.dtype.itemsize
     borders = np.arange(0, size * len(items) + 1, size, dtype=np.int32)
     buffers = [None, pa.py_buffer(borders), pa.py_buffer(np.ascontiguousarray(items))]
@@ -151,5 +151,5 @@ def as_binary(items: NDArray[Any]) -> Any:
 
 
 def joined(*pieces: Any) -> Any:
-    """Give the pieces of each row as one."""
+    """Return the pieces of each row as one."""
     return pc.binary_join_element_wise(*pieces, _EMPTY)

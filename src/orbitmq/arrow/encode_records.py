@@ -47,7 +47,7 @@ _NUMBERS = {
 
 
 def encode_stored(batch: Any) -> Any:
-    """Give the record of each row; `body` and `properties` are binary, as they are stored.
+    """Return the record of each row; `body` and `properties` are binary, as they are stored.
 
     Raises LocalProtocolError for what no record holds.
     """
@@ -99,7 +99,7 @@ def _plain_records(columns: dict[str, Any], hosts: dict[str, list[bytes]]) -> An
 
 
 def _hosts(texts: Any) -> list[bytes]:
-    """Give hosts as records hold them; each text that there is is read once."""
+    """Return hosts as records hold them; each text that there is is read once."""
     packed = {text: _packed(host_of(text)) for text in texts.unique().to_pylist()}
     return [packed[text] for text in texts.to_pylist()]
 
@@ -109,7 +109,7 @@ def _packed(host: Host) -> bytes:
 
 
 def host_of(text: str) -> Host:
-    """Give the host that a column of hosts shows, as `192.0.2.1:10911` or `[2001:db8::1]:10911`."""
+    """The host that a column of hosts shows, as `192.0.2.1:10911` or `[2001:db8::1]:10911`."""
     ip, _, port = text.rpartition(":")
     ip = ip.removeprefix("[").removesuffix("]")
     pack_ip(ip)

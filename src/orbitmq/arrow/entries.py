@@ -42,7 +42,7 @@ class Entries(NamedTuple):
     """Whether every row has all names in the same order."""
 
     def of_name(self, name: str) -> Positions:
-        """Give the entries of one name."""
+        """Return the entries of one name."""
         names = self.names.to_pylist()
         if name not in names:
             return np.empty(0, dtype=np.int64)
@@ -52,7 +52,7 @@ class Entries(NamedTuple):
         return np.flatnonzero(self.name == number)
 
     def rows(self, which: Positions) -> Positions:
-        """Give the rows of entries."""
+        """Return the rows of entries."""
         return np.searchsorted(self.row_start, which, side="right") - 1
 
 
@@ -67,7 +67,7 @@ class _Separators(NamedTuple):
 
 
 def find_entries(memory: Memory, borders: Positions) -> Entries | None:
-    """Give the entries of the rows that lie between `borders`."""
+    """Return the entries of the rows that lie between `borders`."""
     separators = _separators(memory, borders)
     alike = _alike_entries(memory, separators)
     return alike if alike is not None else _other_entries(memory, separators, borders)
@@ -87,7 +87,7 @@ def _separators(memory: Memory, borders: Positions) -> _Separators:
 
 
 def _alike_entries(memory: Memory, found: _Separators) -> Entries | None:
-    """Give the entries if every row has the same names in the same order."""
+    """Return the entries if every row has the same names in the same order."""
     rows = len(found.row_begin)
     count, rest = divmod(len(found.name_end), max(rows, 1))
     is_open = bool(found.is_open.all())
@@ -120,7 +120,7 @@ def _alike_entries(memory: Memory, found: _Separators) -> Entries | None:
 
 
 def _common_names(memory: Memory, starts: Positions, sizes: list[int]) -> dict[bytes, int] | None:
-    """Give the names of the first row, each with its last column, if all rows have them."""
+    """Return the names of the first row, each with its last column, if all rows have them."""
     names: dict[bytes, int] = {}
     for column, size in enumerate(sizes):
         found = items_at(memory, starts[:, column], size).view(np.uint8).reshape(-1, size)
@@ -138,7 +138,7 @@ def _texts(names: list[bytes]) -> Any:
 
 
 def _other_entries(memory: Memory, found: _Separators, borders: Positions) -> Entries | None:
-    """Give the entries of rows that differ."""
+    """Return the entries of rows that differ."""
     entry_end, entry_next = _all_ends(found)
     if len(found.name_end) != len(entry_end):
         return None
@@ -166,7 +166,7 @@ def _other_entries(memory: Memory, found: _Separators, borders: Positions) -> En
 
 
 def _first_and_last(keys: NDArray[Any]) -> tuple[Positions, Positions]:
-    """Give where each key is first and where it is last, in the order of the first."""
+    """Return where each key is first and where it is last, in the order of the first."""
     _, first = np.unique(keys, return_index=True)
     _, from_behind = np.unique(keys[::-1], return_index=True)
     order = np.argsort(first)
@@ -174,7 +174,7 @@ def _first_and_last(keys: NDArray[Any]) -> tuple[Positions, Positions]:
 
 
 def _all_ends(found: _Separators) -> tuple[Positions, Positions]:
-    """Give where entries end, and where the next begins: a row's end ends its last entry, too."""
+    """Return where entries end, and where the next begins: a row's end ends its last entry, too."""
     real, open_ends = found.entry_end, found.row_end[found.is_open]
     if not len(open_ends):
         return real, real + 1

@@ -66,12 +66,12 @@ class Frames(NamedTuple):
     end: Positions
 
     def only(self, mask: Mask) -> "Frames":
-        """Give those that `mask` names."""
+        """Return those that `mask` names."""
         return Frames(*(part[mask] for part in self))
 
 
 def frames_of(data: Bytes, positions: Positions) -> tuple[Frames, Mask]:
-    """Give the plain records among those that begin at `positions`, and which they are."""
+    """Return the plain records among those that begin at `positions`, and which they are."""
     memory = np.frombuffer(data, dtype=np.uint8)
     is_plain = (positions >= 0) & (positions <= len(memory) - RECORD_SIZE_MIN)
     frames, is_whole = _measured(memory, positions if is_plain.all() else positions[is_plain])
@@ -82,7 +82,7 @@ def frames_of(data: Bytes, positions: Positions) -> tuple[Frames, Mask]:
 
 
 def _measured(memory: NDArray[np.uint8], starts: Positions) -> tuple[Frames, Mask]:
-    """Give the borders of records whose least part lies in the memory, and which are plain."""
+    """Return the borders of records whose least part lies in the memory, and which are plain."""
     head = _heads(memory, starts)
     size = head["total_size"].astype(np.int64)
     end = starts + size

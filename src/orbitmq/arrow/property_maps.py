@@ -58,7 +58,7 @@ class Properties:
         return find_alike(self._memory, size, count) if is_even else None
 
     def maps(self) -> Any:
-        """Give all of them as a map array."""
+        """Return all of them as a map array."""
         alike, entries = self._alike, self._entries
         if alike is not None:
             values = alike.all_values().view(pa.string())
@@ -70,7 +70,7 @@ class Properties:
         return pa.MapArray.from_arrays(starts, names, self._values)
 
     def column(self, name: str) -> Any:
-        """Give the values of one property, null where a row has none."""
+        """Return the values of one property, null where a row has none."""
         if self._alike is not None:
             if name in self._alike.names:
                 return self._alike.values(name).view(pa.string())
@@ -86,7 +86,7 @@ class Properties:
         return values.take(places_or_none(places))
 
     def _found(self, name: str) -> tuple[Any, Any]:
-        """Give the values of one property and their rows."""
+        """Return the values of one property and their rows."""
         entries = self._entries
         if entries is None:
             return text_array([]), np.empty(0, dtype=np.int64)
@@ -97,7 +97,7 @@ class Properties:
         return self._texts(entries, found), rows
 
     def _texts(self, entries: Entries, which: Any) -> Any:
-        """Give values as text; where one is not, everything is read anew."""
+        """Return values as text; where one is not, everything is read anew."""
         begins, ends = entries.value_start[which], entries.value_end[which]
         values = parts_in_any_order(pa.py_buffer(self._memory), begins, ends)
         if self._is_ascii:

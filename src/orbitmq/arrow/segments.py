@@ -37,7 +37,7 @@ _INLINE_MAX = 12
 
 
 def parts(memory: Any, begins: Positions, ends: Positions) -> Any:
-    """Give the parts [begin, end) of an Arrow buffer as a binary array of its own memory."""
+    """Return the parts [begin, end) of an Arrow buffer as a binary array of its own memory."""
     if not len(begins):
         return evenly(np.empty(0, dtype=np.uint8), 0, 0)
     sizes = ends - begins
@@ -51,7 +51,7 @@ def parts(memory: Any, begins: Positions, ends: Positions) -> Any:
 
 
 def parts_in_any_order(memory: Any, begins: Positions, ends: Positions) -> Any:
-    """Give parts that need not ascend, as `parts` does."""
+    """Return parts that need not ascend, as `parts` does."""
     if (begins[1:] > begins[:-1]).all():
         return parts(memory, begins, ends)
     order = np.argsort(begins, kind="stable")
@@ -61,7 +61,7 @@ def parts_in_any_order(memory: Any, begins: Positions, ends: Positions) -> Any:
 
 
 def items_at(memory: Memory, begins: Positions, size: int) -> NDArray[Any]:
-    """Give copies of the `size` bytes at each place, as opaque items."""
+    """Return copies of the `size` bytes at each place, as opaque items."""
     items: NDArray[Any] = np.ndarray(
         (len(memory) - size + 1,), dtype=f"V{size}", buffer=memory, strides=(1,)
     )
@@ -69,7 +69,7 @@ def items_at(memory: Memory, begins: Positions, size: int) -> NDArray[Any]:
 
 
 def evenly(values: Memory, size: int, count: int) -> Any:
-    """Give memory as a binary array of `count` elements of one size."""
+    """Return memory as a binary array of `count` elements of one size."""
     offsets = np.arange(0, size * count + 1, size or 1, dtype=np.int32)[: count + 1]
     if not size:
         offsets = np.zeros(count + 1, dtype=np.int32)
@@ -78,14 +78,14 @@ def evenly(values: Memory, size: int, count: int) -> Any:
 
 
 def repeated(text: str, count: int) -> Any:
-    """Give a text array that has one text `count` times."""
+    """Return a text array that has one text `count` times."""
     data = text.encode()
     values = np.tile(np.frombuffer(data, dtype=np.uint8), count)
     return evenly(values, len(data), count).view(pa.string())
 
 
 def text_array(words: Sequence[str]) -> Any:
-    """Give a text array of a few words."""
+    """Return a text array of a few words."""
     data = [word.encode() for word in words]
     offsets = np.array([0, *accumulate(map(len, data))], dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(data))]
@@ -93,31 +93,31 @@ def text_array(words: Sequence[str]) -> Any:
 
 
 def text_scalar(text: str) -> Any:
-    """Give one text, as functions of Arrow take it beside arrays."""
+    """Return one text, as functions of Arrow take it beside arrays."""
     return repeated(text, 1)[0]
 
 
 def plain_array(values: NDArray[Any], kind: Any) -> Any:
-    """Give native numbers as an array of a type of their size."""
+    """Return native numbers as an array of a type of their size."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)], null_count=0)
 
 
 def places_or_none(places: Positions) -> Any:
-    """Give places to take from an array; one below 0 is a null."""
+    """Return places to take from an array; one below 0 is a null."""
     is_there = np.packbits(places >= 0, bitorder="little")
     buffers = [pa.py_buffer(is_there), pa.py_buffer(places)]
     return pa.Array.from_buffers(pa.int64(), len(places), buffers)
 
 
 def numbers_of(array: Any, kind: type[np.generic]) -> NDArray[Any]:
-    """Give the numbers of an array without nulls; `kind` is their type."""
+    """Return the numbers of an array without nulls; `kind` is their type."""
     begin = array.offset
     numbers: NDArray[Any] = np.frombuffer(array.buffers()[1], dtype=kind)
     return numbers[begin : begin + len(array)]
 
 
 def mask_of(array: Any) -> NDArray[np.bool_]:
-    """Give a boolean array without nulls as a mask."""
+    """Return a boolean array without nulls as a mask."""
     begin = array.offset
     bits = np.unpackbits(np.frombuffer(array.buffers()[1], dtype=np.uint8), bitorder="little")
     return bits[begin : begin + len(array)].view(np.bool_)
@@ -146,7 +146,7 @@ def _taken(memory: Any, begins: Positions, ends: Positions) -> Any:
 
 
 def as_text(array: Any) -> Any:
-    """Give a binary array as text."""
+    """Return a binary array as text."""
     if is_ascii(bytes_of(array)[0]):
         return array.view(pa.string())
     try:
@@ -157,12 +157,12 @@ def as_text(array: Any) -> Any:
 
 
 def text_of(data: bytes) -> str:
-    """Give bytes as text; what is not UTF-8 becomes U+FFFD."""
+    """Return bytes as text; what is not UTF-8 becomes U+FFFD."""
     return data.decode(errors="replace")
 
 
 def bytes_of(array: Any) -> tuple[Memory, Positions]:
-    """Give the memory of a binary or text array without nulls, and its offsets in it."""
+    """Return the memory of a binary or text array without nulls, and its offsets in it."""
     _, offsets, values = array.buffers()
     borders = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
     memory = np.frombuffer(values, dtype=np.uint8) if values else np.empty(0, dtype=np.uint8)

@@ -51,7 +51,7 @@ class Reading(NamedTuple):
 
 
 def slow_row(data: Bytes, position: int, limit: int, reading: Reading) -> SlowRow | Damage:
-    """Give the record at `position`, or why there is none; no record is longer than `limit`."""
+    """Return the record at `position`, or why there is none; no record is longer than `limit`."""
     try:
         record, size = decode_record(
             data, position, is_crc_checked=reading.is_crc_checked, size_max=limit
@@ -72,7 +72,7 @@ def slow_row(data: Bytes, position: int, limit: int, reading: Reading) -> SlowRo
 
 
 def slow_column(rows: Sequence[SlowRow], field: Any, broker_name: str | None) -> Any:
-    """Give one column of such records, by its field in the schema."""
+    """Return one column of such records, by its field in the schema."""
     if field.name == "brokerName":
         return pa.array([broker_name] * len(rows), type=field.type)
     values = [_VALUES[field.name](row) for row in rows]
@@ -84,7 +84,7 @@ def slow_column(rows: Sequence[SlowRow], field: Any, broker_name: str | None) ->
 
 
 def clamped_us(time_ms: int) -> int:
-    """Give a record's time in microseconds, within the years that there are."""
+    """Return a record's time in microseconds, within the years that there are."""
     return min(max(time_ms, TIME_MS_MIN), TIME_MS_MAX) * 1_000
 
 

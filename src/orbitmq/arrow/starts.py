@@ -64,7 +64,7 @@ def walk(
     base: int | None = None,
     count_max: int = COUNT_MAX,
 ) -> Starts:
-    """Give the records that begin in [begin, end) of `data`, back to back, `count_max` at most.
+    """Return the records that begin in [begin, end) of `data`, back to back, `count_max` at most.
 
     `base` is the log offset of data[0]: then a record counts only if it says that it lies there.
     """
@@ -79,7 +79,7 @@ def walk(
 
 
 def _chain(data: Bytes, begin: int, end: int, count_max: int) -> tuple[Positions, int]:
-    """Follow the sizes; give the positions that they lead to, and where the last one leads."""
+    """Follow the sizes; return the positions that they lead to, and where the last one leads."""
     memory = np.frombuffer(data, dtype=np.uint8)
     least = len(memory) - RECORD_SIZE_MIN
     last = min(end - 1, least)
@@ -110,7 +110,7 @@ def _chain(data: Bytes, begin: int, end: int, count_max: int) -> tuple[Positions
 
 
 def _run(sizes: NDArray[Any], position: int, size: int, count: int) -> Positions:
-    """Give the records of one size that follow each other, `count` at most."""
+    """Return the records of one size that follow each other, `count` at most."""
     is_same = sizes[position : position + (count - 1) * size + 1 : size] == size
     if not is_same.all():
         count = int(is_same.argmin())
@@ -135,7 +135,7 @@ def _steps(sizes: NDArray[Any], position: int, last: int, count: int) -> tuple[P
 
 
 def good_count(data: Bytes, positions: Positions, base: int | None) -> int:
-    """Give how many of the first positions have a magic and, with `base`, say that they are own."""
+    """How many of the first positions have a magic and, with `base`, say that they are own."""
     if not len(positions):
         return 0
     memory = np.frombuffer(data, dtype=np.uint8)
@@ -168,7 +168,7 @@ def stop_at(data: Bytes, position: int) -> Stop:
 
 
 def resync(data: Bytes, begin: int, base: int, end: int | None = None) -> int | None:
-    """Give the first position in [begin, end) where a record says that it lies, or None.
+    """Return the first position in [begin, end) where a record says that it lies, or None.
 
     `base` is the log offset of data[0].
     """

@@ -50,19 +50,19 @@ class Admin(Facade[aio.Admin]):
     """
 
     def consumers(self, group: str) -> GroupMembers:
-        """Give who consumes for a group now; nobody is no error, an unknown group is NotFound."""
+        """Return who consumes for a group now; nobody is no error, an unknown group is NotFound."""
         return self._wait(self._twin.consumers(group))
 
     def producers(self, group: str, topic: str) -> list[ClientEntry]:
-        """Give the clients of a producer group that send to a topic; raises RouteNotFound."""
+        """Return the clients of a producer group that send to a topic; raises RouteNotFound."""
         return self._wait(self._twin.producers(group, topic))
 
     def all_producers(self, *, broker: str | None = None) -> dict[str, list[ClientEntry]]:
-        """Give all producers that brokers know, by group."""
+        """Return all producers that brokers know, by group."""
         return self._wait(self._twin.all_producers(broker=broker))
 
     def message(self, message_id: str, *, topic: str | None = None) -> ReceivedMessage:
-        """Give a message by either of its ids; a unique id is looked for in `topic`.
+        """Return a message by either of its ids; a unique id is looked for in `topic`.
 
         >>> admin.message("7F00000100002A9F000000000000DF14")
 
@@ -71,11 +71,11 @@ class Admin(Facade[aio.Admin]):
         return self._wait(self._twin.message(message_id, topic=topic))
 
     def message_by_offset_id(self, offset_id: str) -> ReceivedMessage:
-        """Give the message that an offset id stands for; raises NotFound."""
+        """Return the message that an offset id stands for; raises NotFound."""
         return self._wait(self._twin.message_by_offset_id(offset_id))
 
     def messages_by_unique_id(self, topic: str, unique_id: str) -> list[ReceivedMessage]:
-        """Give the messages that a producer gave this id: one, or more if it was sent again."""
+        """Return the messages that a producer gave this id: one, or more if it was sent again."""
         return self._wait(self._twin.messages_by_unique_id(topic, unique_id))
 
     def messages_by_key(
@@ -87,7 +87,7 @@ class Admin(Facade[aio.Admin]):
         end_ms: int = TIME_MS_MAX,
         count_max: int = KEY_COUNT_MAX,
     ) -> list[ReceivedMessage]:
-        """Give the newest messages of a topic with a key, oldest first, at most 64 a broker.
+        """Return the newest messages of a topic with a key, oldest first, at most 64 a broker.
 
         Raises RouteNotFound for an unknown topic.
         """
@@ -98,7 +98,7 @@ class Admin(Facade[aio.Admin]):
         )
 
     def peek(self, queue: MessageQueue, offset: int, count_max: int = 32) -> Peek:
-        """Give what lies in a queue from an offset on, without consuming it.
+        """Return what lies in a queue from an offset on, without consuming it.
 
         An offset that the queue does not have gives nothing and says where to look next.
         """
@@ -114,26 +114,26 @@ class Admin(Facade[aio.Admin]):
         return self._wait(self._twin.tracks(message))
 
     def min_offset(self, queue: MessageQueue) -> int:
-        """Give the offset of the first message that a queue still has."""
+        """Return the offset of the first message that a queue still has."""
         return self._wait(self._twin.min_offset(queue))
 
     def max_offset(self, queue: MessageQueue) -> int:
-        """Give the offset that the next message of a queue will get."""
+        """Return the offset that the next message of a queue will get."""
         return self._wait(self._twin.max_offset(queue))
 
     def offset_by_time(self, queue: MessageQueue, time_ms: int) -> int:
-        """Give the offset of the first message stored at or after a time.
+        """Return the offset of the first message stored at or after a time.
 
         Brokers of 4.9 give the nearest one instead when none was stored at that very time.
         """
         return self._wait(self._twin.offset_by_time(queue, time_ms))
 
     def earliest_store_time(self, queue: MessageQueue) -> int | None:
-        """Give when a queue's first message was stored, in ms since 1970; None: it has none."""
+        """Return when a queue's first message was stored, in ms since 1970; None: it has none."""
         return self._wait(self._twin.earliest_store_time(queue))
 
     def group_offset(self, group: str, queue: MessageQueue) -> int | None:
-        """Give where a group goes on in a queue; None: it has no offset there.
+        """Return where a group goes on in a queue; None: it has no offset there.
 
         For a queue whose first message is recent brokers may answer 0 instead of None.
         """
@@ -149,7 +149,7 @@ class Admin(Facade[aio.Admin]):
     def member_offsets(
         self, group: str, topic: str, *, client_id: str | None = None
     ) -> dict[str, dict[MessageQueue, int]]:
-        """Give where each running consumer of a group says it is in a topic, by client id."""
+        """Return where each running consumer of a group says it is in a topic, by client id."""
         return self._wait(self._twin.member_offsets(group, topic, client_id=client_id))
 
     def correction_offsets(
@@ -204,7 +204,7 @@ class Admin(Facade[aio.Admin]):
         return self._wait(self._twin.reset_to_offset(group, topic, offsets))
 
     def groups(self, *, cluster: str | None = None, with_system: bool = False) -> list[str]:
-        """Give the names of all consumer groups that brokers know, sorted."""
+        """Return the names of all consumer groups that brokers know, sorted."""
         return self._wait(self._twin.groups(cluster=cluster, with_system=with_system))
 
     def create_group(
@@ -237,7 +237,7 @@ class Admin(Facade[aio.Admin]):
         )
 
     def group_config(self, group: str) -> list[GroupInfo]:
-        """Give a group's settings at each broker that knows it; raises NotFound."""
+        """Return a group's settings at each broker that knows it; raises NotFound."""
         return self._wait(self._twin.group_config(group))
 
     def set_readable(self, group: str, topic: str, *, is_readable: bool) -> None:
@@ -249,7 +249,7 @@ class Admin(Facade[aio.Admin]):
         return self._wait(self._twin.is_readable(group, topic))
 
     def progress(self, group: str, *, topic: str | None = None) -> GroupProgress:
-        """Give how far a group is in each queue of a topic, or of all that it has offsets in.
+        """Return how far a group is in each queue of a topic, or of all that it has offsets in.
 
         >>> (admin.progress("billing")).lag
         0
@@ -259,26 +259,26 @@ class Admin(Facade[aio.Admin]):
         return self._wait(self._twin.progress(group, topic=topic))
 
     def broker_progress(self, broker: str, *, is_order: bool = False) -> list[GroupProgress]:
-        """Give how far every group is at one broker (name or address).
+        """Return how far every group is at one broker (name or address).
 
         With `is_order` only in ordered topics.
         """
         return self._wait(self._twin.broker_progress(broker, is_order=is_order))
 
     def delays(self, group: str, topic: str) -> list[QueueDelay]:
-        """Give how late a group is in each queue of a topic, by time; raises RouteNotFound."""
+        """Return how late a group is in each queue of a topic, by time; raises RouteNotFound."""
         return self._wait(self._twin.delays(group, topic))
 
     def group_topics(self, group: str) -> list[str]:
-        """Give the topics that a group has offsets in, its retry topic left out."""
+        """Return the topics that a group has offsets in, its retry topic left out."""
         return self._wait(self._twin.group_topics(group))
 
     def group_summary(self, group: str) -> GroupSummary:
-        """Give a group in one line: who is there, and how far behind it is."""
+        """Return a group in one line: who is there, and how far behind it is."""
         return self._wait(self._twin.group_summary(group))
 
     def unit_topics(self, which: str = "unit") -> list[str]:
-        """Give the topics of units: `unit`, `subscribed` by units, or `subscribed by others`."""
+        """Return the topics of units: `unit`, `subscribed` by units, or `subscribed by others`."""
         return self._wait(self._twin.unit_topics(which))
 
     def create_topic(
@@ -321,36 +321,36 @@ class Admin(Facade[aio.Admin]):
         return self._wait(self._twin.delete_topic(topic, cluster=cluster))
 
     def topic_config(self, topic: str) -> list[TopicInfo]:
-        """Give a topic's settings at each of its brokers; raises RouteNotFound."""
+        """Return a topic's settings at each of its brokers; raises RouteNotFound."""
         return self._wait(self._twin.topic_config(topic))
 
     def topic_route(self, topic: str) -> TopicRouteInfo:
-        """Give where a topic is; raises RouteNotFound."""
+        """Return where a topic is; raises RouteNotFound."""
         return self._wait(self._twin.topic_route(topic))
 
     def topic_stats(self, topic: str) -> TopicStats:
-        """Give what a topic's queues hold, at all brokers; raises RouteNotFound."""
+        """Return what a topic's queues hold, at all brokers; raises RouteNotFound."""
         return self._wait(self._twin.topic_stats(topic))
 
     def topic_groups(self, topic: str) -> list[str]:
-        """Give the groups that consume a topic, or have consumed it; raises RouteNotFound."""
+        """Return the groups that consume a topic, or have consumed it; raises RouteNotFound."""
         return self._wait(self._twin.topic_groups(topic))
 
     def queue_entries(
         self, queue: MessageQueue, queue_offset: int, count: int = 10, *, group: str = ""
     ) -> list[QueueEntryInfo]:
-        """Give entries of a queue's index, and which of them a running `group` would be given.
+        """Return entries of a queue's index, and which of them a running `group` would be given.
 
         Raises NotFound when the queue has nothing at that offset.
         """
         return self._wait(self._twin.queue_entries(queue, queue_offset, count, group=group))
 
     def broker_runtime(self, broker: str) -> BrokerRuntime:
-        """Give how a broker is doing; `broker` is its name (then its master) or an address."""
+        """Return how a broker is doing; `broker` is its name (then its master) or an address."""
         return self._wait(self._twin.broker_runtime(broker))
 
     def broker_runtimes(self, *, cluster: str | None = None) -> list[BrokerRuntime]:
-        """Give how all brokers are doing, slaves included; those that do not answer are an error.
+        """Return how all brokers are doing, slaves included; those that do not answer are an error.
 
         >>> [(one.name, one.version) for one in admin.broker_runtimes()]
 
@@ -359,7 +359,7 @@ class Admin(Facade[aio.Admin]):
         return self._wait(self._twin.broker_runtimes(cluster=cluster))
 
     def broker_settings(self, broker: str) -> dict[str, str]:
-        """Give a broker's settings in force, by the original's names."""
+        """Return a broker's settings in force, by the original's names."""
         return self._wait(self._twin.broker_settings(broker))
 
     def update_broker_settings(
@@ -374,7 +374,7 @@ class Admin(Facade[aio.Admin]):
         self._wait(self._twin.update_broker_settings(changes, cluster=cluster, broker=broker))
 
     def figures(self, broker: str, name: str, key: str) -> Figures | None:
-        """Give one of a broker's figures by name; None when nothing was counted under it.
+        """Return one of a broker's figures by name; None when nothing was counted under it.
 
         >>> admin.figures("broker-a", "TOPIC_PUT_NUMS", "orders")
         """
@@ -397,7 +397,7 @@ class Admin(Facade[aio.Admin]):
         self._wait(self._twin.delete_expired_files(cluster=cluster, broker=broker))
 
     def namesrv_settings(self) -> dict[str, dict[str, str]]:
-        """Give the settings of each name server, by its address."""
+        """Return the settings of each name server, by its address."""
         return self._wait(self._twin.namesrv_settings())
 
     def update_namesrv_settings(self, changes: Mapping[str, str]) -> None:
@@ -409,7 +409,7 @@ class Admin(Facade[aio.Admin]):
         self._wait(self._twin.put_kv(namespace, key, value))
 
     def get_kv(self, namespace: str, key: str) -> str | None:
-        """Give the value of a key; None when there is none."""
+        """Return the value of a key; None when there is none."""
         return self._wait(self._twin.get_kv(namespace, key))
 
     def delete_kv(self, namespace: str, key: str) -> None:
@@ -417,7 +417,7 @@ class Admin(Facade[aio.Admin]):
         self._wait(self._twin.delete_kv(namespace, key))
 
     def list_kv(self, namespace: str) -> dict[str, str]:
-        """Give all keys and values of a namespace; empty when there is none of that name."""
+        """Return all keys and values of a namespace; empty when there is none of that name."""
         return self._wait(self._twin.list_kv(namespace))
 
     def wipe_write_permission(self, broker: str) -> dict[str, int]:
@@ -436,7 +436,7 @@ class Admin(Facade[aio.Admin]):
         super().__init__(lambda: aio.Admin(namesrv, **options))
 
     def clusters(self) -> list[Cluster]:
-        """Give all clusters with their brokers, by name.
+        """Return all clusters with their brokers, by name.
 
         >>> [broker.master for cluster in admin.clusters() for broker in cluster.brokers]
         """

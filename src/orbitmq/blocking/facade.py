@@ -138,11 +138,11 @@ class Facade(Generic[C]):
         return thread.submit(work)
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Give what a coroutine gives in the background."""
+        """Return what a coroutine gives in the background."""
         return _result(self._begin(work))
 
     def _there(self, act: Callable[[], T]) -> T:
-        """Give what a plain function gives when it is called on the loop (rule 6)."""
+        """Return what a plain function gives when it is called on the loop (rule 6)."""
         thread = self._thread
         if self._pid == os.getpid() and (thread is None or thread.is_current):
             return act()
@@ -153,7 +153,7 @@ class Facade(Generic[C]):
         return self._wait(call())
 
     def _each(self, begin: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
-        """Give what an asynchronous iterator gives, one by one."""
+        """Return what an asynchronous iterator gives, one by one."""
         source = self._there(begin)
         while True:
             try:
@@ -167,7 +167,7 @@ class Facade(Generic[C]):
             yield item
 
     def _future(self, ask: Callable[[], "asyncio.Future[T]"]) -> "Future[T]":
-        """Give the outcome of an asyncio future as one that any thread can wait for (rule 7)."""
+        """Return the outcome of an asyncio future as one that any thread can wait for (rule 7)."""
         self._running()
         return self._begin(_settled(self._there(ask)))
 

@@ -54,7 +54,7 @@ class Producer(Facade[aio.Producer]):
         selector: QueueSelector | None = None,
         key: str | int | None = None,
     ) -> SendResult:
-        """Send a message and give the broker's answer.
+        """Send a message and return the broker's answer.
 
         The queue is the next one in turn, or `queue`, or what `selector` chooses, or that of `key`
         (messages of one key meet in one queue, as with the original's SelectMessageQueueByHash);
@@ -139,7 +139,7 @@ class Producer(Facade[aio.Producer]):
         )
 
     def publish_queues(self, topic: str) -> list[MessageQueue]:
-        """Give the queues that messages of a topic may go to, by broker and number.
+        """Return the queues that messages of a topic may go to, by broker and number.
 
         Raises RouteNotFound or ConnectFailed.
         """

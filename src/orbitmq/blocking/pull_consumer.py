@@ -84,7 +84,7 @@ class PullConsumer(Facade[aio.PullConsumer]):
         self._wait(self._twin.assign(queues, selector))
 
     def assignment(self) -> list[MessageQueue]:
-        """Give the queues that it has now."""
+        """Return the queues that it has now."""
         return self._there(self._twin.assignment)
 
     def add_filter_hook(self, hook: FilterHook) -> None:
@@ -92,7 +92,7 @@ class PullConsumer(Facade[aio.PullConsumer]):
         self._there(lambda: self._twin.add_filter_hook(hook))
 
     def poll(self, timeout: float | None = None) -> list[ReceivedMessage]:
-        """Give the next messages of one queue, at most `pull_batch_size`.
+        """Return the next messages of one queue, at most `pull_batch_size`.
 
         Waits up to `timeout` seconds, `poll_timeout_s` if not given; then it gives none. What the
         polls before gave counts as consumed. One poll at a time: ClientStateError otherwise.
@@ -124,7 +124,7 @@ class PullConsumer(Facade[aio.PullConsumer]):
         self._wait(self._twin.seek_to_time(queue, time_s))
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Give no messages of these queues until `resume`."""
+        """Return no messages of these queues until `resume`."""
         self._there(lambda: self._twin.pause(queues))
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
@@ -140,15 +140,15 @@ class PullConsumer(Facade[aio.PullConsumer]):
         self._wait(self._twin.commit(offsets))
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """Give what is stored for the group in a queue; None when there is nothing."""
+        """Return what is stored for the group in a queue; None when there is nothing."""
         return self._wait(self._twin.committed(queue))
 
     def position(self, queue: MessageQueue) -> int | None:
-        """Give the offset behind what was handed out; None while it is not known."""
+        """Return the offset behind what was handed out; None while it is not known."""
         return self._there(lambda: self._twin.position(queue))
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """Give all queues of a topic; raises RouteNotFound when it does not exist."""
+        """Return all queues of a topic; raises RouteNotFound when it does not exist."""
         return self._wait(self._twin.queues(topic))
 
     def on_queues_changed(self, topic: str, listener: QueuesChanged) -> None:
@@ -156,15 +156,15 @@ class PullConsumer(Facade[aio.PullConsumer]):
         self._wait(self._twin.on_queues_changed(topic, listener))
 
     def min_offset(self, queue: MessageQueue) -> int:
-        """Give the offset of the oldest message that a queue has."""
+        """Return the offset of the oldest message that a queue has."""
         return self._wait(self._twin.min_offset(queue))
 
     def max_offset(self, queue: MessageQueue) -> int:
-        """Give the offset that a queue's next message will get."""
+        """Return the offset that a queue's next message will get."""
         return self._wait(self._twin.max_offset(queue))
 
     def offset_for_time(self, queue: MessageQueue, time_s: float) -> int:
-        """Give the offset about which messages were stored at a time, in seconds since 1970."""
+        """Return the offset about which messages were stored at a time, in seconds since 1970."""
         return self._wait(self._twin.offset_for_time(queue, time_s))
 
     def pull(

@@ -99,7 +99,7 @@ class PushConsumer(Facade[aio.PushConsumer]):
         return self._there(lambda: self._twin.is_suspended)
 
     def queues(self) -> list[MessageQueue]:
-        """Give the queues that are this member's now, in order."""
+        """Return the queues that are this member's now, in order."""
         return self._there(self._twin.queues)
 
     @property

@@ -78,7 +78,7 @@ class AddressServer:
 
 
 def url_of(settings: BrokerSettings) -> str:
-    """Give the address of the list, as the original makes it."""
+    """Return the address of the list, as the original makes it."""
     host = settings.rocketmq_namesrv_domain.strip()
     if ":" not in host:
         host = f"{host}:{PORT}"

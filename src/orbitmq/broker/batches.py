@@ -71,7 +71,7 @@ def store_batch(
 
 
 def _cut(context: Context, body: bytes) -> Batch:
-    """Give the messages of a batch; of one with too many, no more are read than may be."""
+    """Return the messages of a batch; of one with too many, no more are read than may be."""
     size_max = context.core.body_size_max
     try:
         cut = decode_batch(body, BATCH_COUNT_MAX)
@@ -136,7 +136,7 @@ def _without_cluster(text: bytes) -> bytes:
 
 
 def _judged_one_by_one(context: Context, cut: Batch, shared: bytes, cluster: bytes) -> BatchColumns:
-    """Give what `stored_columns` gives; what is refused is the first message that must be."""
+    """Return what `stored_columns` gives; what is refused is the first message that must be."""
     stored, codes = list[bytes](), list[int]()
     for body, own in zip(cut.bodies, cut.properties, strict=True):
         text = own.rstrip(_END) + _END + shared

@@ -27,7 +27,7 @@ _ByTopic = dict[str, list[tuple[tuple[int, ...], Expression]]]
 
 
 def bloom_of(settings: BrokerSettings) -> Bloom:
-    """Give the shape of bit maps that the settings ask for."""
+    """Return the shape of bit maps that the settings ask for."""
     return Bloom(
         error_percent=settings.max_error_rate_of_bloom_filter,
         filter_count=settings.expect_consumer_num_use_filter,
@@ -45,7 +45,7 @@ class BitMaps:
         """Of the filters that were there at the last look."""
 
     def freeze(self) -> BitMapOf | None:
-        """Give what makes bit maps with the filters that are there now; None: there are none."""
+        """Return what makes bit maps with the filters that are there now; None: there are none."""
         if self._version != self._filters.version:
             self._version = self._filters.version
             by_topic = self._by_topic()
@@ -77,7 +77,7 @@ def _bit_map_of(by_topic: _ByTopic, bloom: Bloom) -> BitMapOf:
 
 
 def unit_filter(data: FilterData, bloom: Bloom) -> Callable[[Unit], bool] | None:
-    """Give what says of a unit whether its message may pass a registered filter.
+    """Return what says of a unit whether its message may pass a registered filter.
 
     None: nothing can be said, every message must be looked at.
     """

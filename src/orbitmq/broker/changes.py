@@ -73,7 +73,7 @@ class SettingChanges:
         return Save(partial(self._contents, wanted), partial(self._commit, wanted))
 
     def _contents(self, wanted: Mapping[str, str]) -> bytes:
-        """Give the file with the changes; runs in a thread."""
+        """Return the file with the changes; runs in a thread."""
         try:
             text, encoding = file_text(self._files.read(self._path) or b"")
             return edit_properties(text, wanted).encode(encoding)
@@ -90,7 +90,7 @@ class SettingChanges:
 
 
 def read_kept_changes(files: Files, config_folder: Path) -> dict[str, str]:
-    """Give the changes that earlier runs kept; raises SettingError when the file cannot be used."""
+    """The changes that earlier runs kept; raises SettingError when the file cannot be used."""
     path = config_folder / CHANGES_FILE
     data = read_file(files, path)
     try:

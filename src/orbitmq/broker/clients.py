@@ -126,11 +126,11 @@ class ClientTable:
         self.producer_count = 0
 
     def consumer_groups(self) -> dict[str, ConsumerGroup]:
-        """Give the live consumer groups by name; not to be changed."""
+        """Return the live consumer groups by name; not to be changed."""
         return self._consumers
 
     def producer_groups(self) -> dict[str, dict[Connection, Member]]:
-        """Give the live producer groups by name; not to be changed."""
+        """Return the live producer groups by name; not to be changed."""
         return self._producers
 
     @property
@@ -139,11 +139,11 @@ class ClientTable:
         return len(self._joined)
 
     def consumer_group(self, name: str) -> ConsumerGroup | None:
-        """Give the live group, or None when nobody of it is connected."""
+        """Return the live group, or None when nobody of it is connected."""
         return self._consumers.get(name)
 
     def member_ids(self, group: str) -> list[str]:
-        """Give the client ids of a group, each once."""
+        """Return the client ids of a group, each once."""
         found = self._consumers.get(group)
         if found is None:
             return []
@@ -152,7 +152,7 @@ class ClientTable:
         return found.member_ids
 
     def connection_of(self, group: str, client_id: str) -> Connection | None:
-        """Give how to reach a member of a group; the connection heard last when it has two."""
+        """Return how to reach a member of a group; the connection heard last when it has two."""
         found = self._consumers.get(group)
         if found is None:
             return None
@@ -160,7 +160,7 @@ class ClientTable:
         return max(own, key=lambda pair: pair[1].seen_s)[0] if own else None
 
     def groups_of_topic(self, topic: str) -> list[str]:
-        """Give the live groups that subscribe to a topic."""
+        """Return the live groups that subscribe to a topic."""
         return list(self._groups_of.get(topic, ()))
 
     def heartbeat(self, connection: Connection, heartbeat: Heartbeat, member: Member) -> Heard:
@@ -197,7 +197,7 @@ class ClientTable:
     def leave(
         self, connection: Connection, producer_group: str | None, group: str | None
     ) -> set[str]:
-        """Take a connection out of the groups it names; give the consumer groups that changed."""
+        """Take a connection out of the groups it names; return the consumer groups that changed."""
         if producer_group and connection in self._producers.get(producer_group, ()):
             self._drop_producers(producer_group, [connection])
         found = self._consumers.get(group) if group else None
@@ -206,7 +206,7 @@ class ClientTable:
         return self._drop_members(found, [connection])
 
     def connection_closed(self, connection: Connection) -> set[str]:
-        """Take a connection out of all its groups; give the consumer groups that changed."""
+        """Take a connection out of all its groups; return the consumer groups that changed."""
         joined = self._joined.get(connection, Joined())
         for group in list(joined.producers):
             self._drop_producers(group, [connection])
@@ -217,7 +217,7 @@ class ClientTable:
         return changed
 
     def expiring(self, now_s: float) -> Iterator[set[str]]:
-        """Take out who was silent for too long, in slices; give the groups that changed in each."""
+        """Take out who was silent for too long, in slices; yield the groups that changed."""
         looked_at = 0
         for group in list(self._producers):
             members = self._producers.get(group, {})
@@ -239,7 +239,7 @@ class ClientTable:
         yield changed
 
     def _news(self, connection: Connection, heartbeat: Heartbeat) -> list[_News]:
-        """Give what each group is told, whole and checked; raises as `heartbeat` does."""
+        """Return what each group is told, whole and checked; raises as `heartbeat` does."""
         self._check_groups(connection, heartbeat)
         consumers = {data.group_name: data for data in heartbeat.consumer_data_set}
         count = sum(len(data.subscription_data_set) for data in consumers.values())
@@ -290,7 +290,7 @@ class ClientTable:
         return _News(consumer, wanted)
 
     def _new_count(self, news: _News) -> int:
-        """Give how many subscriptions the group does not have yet."""
+        """Return how many subscriptions the group does not have yet."""
         if not news.wanted:
             return 0
         known = self._consumers.get(news.consumer.group_name)
@@ -387,7 +387,7 @@ def _is_sub_change(group: ConsumerGroup, heartbeat: Heartbeat) -> bool:
 
 
 def _renewed_topics(group: ConsumerGroup, wanted: dict[str, SubscriptionData]) -> list[str]:
-    """Give the topics whose subscription these replace by one that asks for other messages."""
+    """Return the topics whose subscription these replace by one that asks for other messages."""
     return [
         topic
         for topic, data in wanted.items()

@@ -120,7 +120,7 @@ class ColdReads:
         return self._running
 
     def pull(self, owner: Connection, pull: Pull) -> Later:
-        """Begin to read the messages of a pull for a connection; give the answer that is owed.
+        """Begin to read the messages of a pull for a connection; return the answer that is owed.
 
         Raises RequestFailed when too many wait already.
         """
@@ -149,7 +149,7 @@ class ColdReads:
         return self._answer(owner, pull.request, read, answer)
 
     def _limits(self, view: QueueView, pull: Pull, hot_offset: int) -> ColdLimits:
-        """Give how much a pull may take: unless it is bulk, by where its first record lies."""
+        """Return how much a pull may take: unless it is bulk, by where its first record lies."""
         limits = self.limits.bulk if pull.is_bulk else None
         if limits is None:
             entry = self._store.reader.entries(view, max(pull.queue_offset, view.min_offset), 1)
@@ -162,7 +162,7 @@ class ColdReads:
     def answer(
         self, owner: Connection, request: Command, read: Callable[[], Command | Parts]
     ) -> Later:
-        """Make an answer in a thread that may read files; give the answer that is owed.
+        """Make an answer in a thread that may read files; return the answer that is owed.
 
         Raises RequestFailed when too many wait already.
         """
@@ -190,7 +190,7 @@ class ColdReads:
         return later
 
     def value(self, owner: Connection, read: Callable[[], T]) -> "asyncio.Future[T]":
-        """Run something in a thread that may read files; give what it gives, as a future.
+        """Run something in a thread that may read files; return what it gives, as a future.
 
         Raises RequestFailed when too many wait already. A future that is cancelled in time is never
         read for.
@@ -222,7 +222,7 @@ class ColdReads:
         self._threads.close()
 
     def _begin_next(self) -> None:
-        """Give free threads something to read."""
+        """Return free threads something to read."""
         while self._has_room() and (owner := self._waiting.first()) is not None:
             if owner.is_undrained:
                 self._waiting.rest(owner)

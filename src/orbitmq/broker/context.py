@@ -212,7 +212,7 @@ class Context:
         self.core.set_store_id(encode_offset_id(host, 0)[:-16].encode())
 
     def origin(self, connection: Connection) -> Origin:
-        """Give how records of this connection's messages begin."""
+        """Return how records of this connection's messages begin."""
         origin = self._origins.get(connection)
         if origin is None:
             origin = self._origins[connection] = Origin(

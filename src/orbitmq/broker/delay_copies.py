@@ -69,7 +69,7 @@ def stage_copy(context: "Context", record: HotRecord) -> int | None:
 
 
 def place_of(properties: bytes, cluster_property: str) -> Place | None:
-    """Give where properties say that the message belongs; None unless they can stay as they are."""
+    """Where properties say that the message belongs; None unless they can stay as they are."""
     start = properties.find(_ID)
     end = properties.find(_ENTRY_END, start)
     if start < 0 or end < 0 or (start and properties[start - 1] != _ENTRY_END):

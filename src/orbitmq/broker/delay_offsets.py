@@ -76,11 +76,11 @@ class DelayOffsets:
         return len(self.delays_ms)
 
     def clamp(self, level: int) -> int:
-        """Give the level that a message waits in which asks for `level`."""
+        """Return the level that a message waits in which asks for `level`."""
         return min(level, self.level_max)
 
     def find(self, level: int) -> int:
-        """Give the next entry of a level's queue to look at."""
+        """Return the next entry of a level's queue to look at."""
         return self._offsets.get(level, self._bounds(level)[0])
 
     def move(self, level: int, offset: int) -> None:
@@ -113,12 +113,12 @@ class DelayOffsets:
             self.file.mark()
 
     def waiting_count(self) -> int:
-        """Give how many messages of all levels wait to be delivered."""
+        """Return how many messages of all levels wait to be delivered."""
         levels = range(1, self.level_max + 1)
         return sum(max(0, self._bounds(level)[1] - self.find(level)) for level in levels)
 
     def snapshot(self) -> _DelayOffsetTable:
-        """Give the table as it is saved: what is delivered and on the disk, and up to where."""
+        """Return the table as it is saved: what is delivered and on the disk, and up to where."""
         self._fold()
         return _DelayOffsetTable(
             offset_table=dict(sorted(self._durable.items())),

@@ -73,7 +73,7 @@ class HotRecord(NamedTuple):
 
 
 def _hot_head(layout: Layout) -> struct.Struct:
-    """Give the fixed fields with those left out that walking has found or nobody needs."""
+    """Return the fixed fields with those left out that walking has found or nobody needs."""
     kept = {"flag", "born_ms", "reconsume_times", "body_size"}
     codes = []
     for field in layout.fields:
@@ -98,7 +98,7 @@ class ColdLook(NamedTuple):
 
 
 def hot_entry(queue: Queue, queue_offset: int) -> Entry | None:
-    """Give an entry that memory holds, None when it is in the files."""
+    """Return an entry that memory holds, None when it is in the files."""
     position = (queue_offset - queue.base_offset) * ENTRY_SIZE
     if position < 0:
         return None
@@ -107,7 +107,7 @@ def hot_entry(queue: Queue, queue_offset: int) -> Entry | None:
 
 
 def hot_record(tail: LogTail, queue: Queue, queue_offset: int, entry: Entry) -> HotRecord | None:
-    """Give the record of an entry whose part of the log is in memory; None when it is damaged."""
+    """Return the record of an entry whose part of the log is in memory; None when it is damaged."""
     number, position = divmod(entry.log_offset, tail.file_size)
     view = tail.views.get(number)
     if view is None or entry.size < RECORD_SIZE_MIN:
@@ -139,7 +139,7 @@ def is_due(due_ms: int, now_ms: int, delay_ms: int) -> bool:
 def read_cold(
     reader: ColdReader, view: QueueView, queue_offset: int, due: tuple[int, int] | None
 ) -> ColdLook:
-    """Give what is due from `queue_offset` on; for a thread.
+    """Return what is due from `queue_offset` on; for a thread.
 
     `due` is the time and the level's delay; without it everything is given. Raises ReadFailed when
     the disk refuses.
@@ -163,7 +163,7 @@ def read_cold(
 
 
 def due_ms_of(code: int, record: Record | HotRecord, delays_ms: Sequence[int]) -> int:
-    """Give when a record is due, by its entry's code or by itself."""
+    """Return when a record is due, by its entry's code or by itself."""
     if code >= 0:
         return code
     by_record = due_code(record.properties, record.store_ms, delays_ms)
@@ -176,7 +176,7 @@ def is_hole(entry: Entry) -> bool:
 
 
 def delivered_place(properties: Mapping[str, str]) -> tuple[str, int] | None:
-    """Give topic and queue that a message belongs to by its properties; None when they name none.
+    """Return topic and queue that a message belongs to by its properties; None when they name none.
 
     Half messages are not delivered, as in the original: only the end of a transaction does that.
     """
@@ -191,7 +191,7 @@ def delivered_place(properties: Mapping[str, str]) -> tuple[str, int] | None:
 
 
 def delivered_message(record: Record | HotRecord) -> NewMessage | None:
-    """Give the message that is delivered for a record that waits; None when it names no place."""
+    """Return the message that is delivered for a record that waits; None when it names no place."""
     text = record.properties.decode(errors="replace")
     properties = parse_properties(text)
     place = delivered_place(properties)

@@ -31,7 +31,7 @@ Copies = dict[int, deque[int]]
 
 
 def find_copies(log: LogReader, start: int, end: int) -> Copies:
-    """Give the delivered copies between two log offsets."""
+    """Return the delivered copies between two log offsets."""
     copies: Copies = {}
     position = start
     while position < end:
@@ -52,7 +52,7 @@ def behind_delivered(
     copies: deque[int],
     removed_end: Callable[[str], int],
 ) -> int:
-    """Give the first offset from `queue_offset` on whose message none of `copies` is for.
+    """Return the first offset from `queue_offset` on whose message none of `copies` is for.
 
     `removed_end` gives where the log ended when a topic was removed.
     """

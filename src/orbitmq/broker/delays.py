@@ -112,7 +112,7 @@ class _Level:
             self.skews.append((first, skew_ms))
 
     def skew_ms(self) -> int:
-        """Give by how much the next entry is due too late."""
+        """Return by how much the next entry is due too late."""
         skews = self.skews
         while len(skews) > 1 and skews[1][0] <= self.next_offset:
             skews.popleft()
@@ -344,7 +344,7 @@ class Delays:
         return 0.0
 
     def _due_ms(self, level: _Level, entry: Entry | None, now_ms: int) -> int | None:
-        """Give when the next message is due; None when a thread must find out."""
+        """Return when the next message is due; None when a thread must find out."""
         if entry is not None:
             return entry.code - level.skew_ms()
         if level.cold_due_ms is not None and level.cold_due_ms[0] == level.next_offset:

@@ -75,7 +75,7 @@ Filter servers (301, 302) are not among them: 4.9.7 answers both with 3, as we d
 
 
 def handlers_of(context: Context) -> dict[int, Handler]:
-    """Give the table with the broker's parts filled in."""
+    """Return the table with the broker's parts filled in."""
     table: dict[int, Handler] = {}
     for module in MODULES:
         for code, handler in module.HANDLERS.items():

@@ -34,11 +34,11 @@ class FairLine(Generic[O, T]):
         return len(self._owner_of)
 
     def count_of(self, owner: O) -> int:
-        """Give how many things of one owner are in line."""
+        """Return how many things of one owner are in line."""
         return len(self._lines.get(owner, ()))
 
     def add(self, owner: O, one: T) -> T | None:
-        """Put a thing in line; give what is refused for it, if anything: `one` or another."""
+        """Put a thing in line; return what is refused for it, if anything: `one` or another."""
         ensure(one not in self._owner_of, "a thing is in line once")
         refused = None
         if len(self) >= self._count_max:
@@ -54,7 +54,7 @@ class FairLine(Generic[O, T]):
         return refused
 
     def first(self) -> O | None:
-        """Give whose turn it is; None when nobody's."""
+        """Return whose turn it is; None when nobody's."""
         return next(iter(self._turns), None)
 
     def take(self) -> T:
@@ -66,12 +66,12 @@ class FairLine(Generic[O, T]):
         return one
 
     def rest(self, owner: O) -> None:
-        """Give an owner no turn, until it goes on."""
+        """Return an owner no turn, until it goes on."""
         self._resting.add(owner)
         self._turns.pop(owner, None)
 
     def go_on(self, owner: O) -> None:
-        """Give an owner its turns again, behind the others."""
+        """Return an owner its turns again, behind the others."""
         self._resting.discard(owner)
         if owner in self._lines:
             self._turns.setdefault(owner)

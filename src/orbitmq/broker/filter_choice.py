@@ -38,7 +38,7 @@ class Choice(NamedTuple):
 
 
 def choose(context: Context, header: PullMessage, group: SubscriptionGroupConfig) -> Choice:
-    """Give what a pull is to get; raises RequestFailed."""
+    """Return what a pull is to get; raises RequestFailed."""
     if header.sys_flag & PULL_CLASS_FILTER:
         raise _no_classes()
     if header.sys_flag & PULL_HAS_SUBSCRIPTION:
@@ -125,7 +125,7 @@ def check_type(settings: BrokerSettings, expression_type: str) -> None:
 
 
 def checked_expression(expression_type: str, expression: str | None) -> Expression:
-    """Give the compiled expression; raises RequestFailed when there is none."""
+    """Return the compiled expression; raises RequestFailed when there is none."""
     if expression_type != SQL92:
         reason = f"expected the type TAG or SQL92, found {expression_type[:40]}"
         raise RequestFailed(ResponseCode.SUBSCRIPTION_PARSE_FAILED, _PARSE_FAILED + reason)

@@ -65,12 +65,12 @@ class FilterData(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     bloom_bits: BloomBits | None = msgspec.field(name="bloomFilterData", default=None)
 
     def died(self, now_ms: int) -> "FilterData":
-        """Give the filter of a group that left."""
+        """Return the filter of a group that left."""
         dead_ms = max(now_ms, self.born_ms)
         return msgspec.structs.replace(self, dead_ms=dead_ms, is_dead=True)
 
     def alive(self, client_version: int) -> "FilterData":
-        """Give the filter of a group that is there."""
+        """Return the filter of a group that is there."""
         return msgspec.structs.replace(
             self, dead_ms=0, is_dead=False, client_version=client_version
         )
@@ -115,15 +115,15 @@ class FilterTable:
         return sum(map(len, self._by_topic.values()))
 
     def find(self, topic: str, group: str) -> FilterData | None:
-        """Give the filter of a group on a topic, also a dead one."""
+        """Return the filter of a group on a topic, also a dead one."""
         return self._by_topic.get(topic, {}).get(group)
 
     def of_topic(self, topic: str) -> list[FilterData]:
-        """Give all filters on a topic, dead ones too: their groups may come back."""
+        """Return all filters on a topic, dead ones too: their groups may come back."""
         return list(self._by_topic.get(topic, {}).values())
 
     def of_group(self, group: str) -> list[FilterData]:
-        """Give all filters of a group."""
+        """Return all filters of a group."""
         return [self._by_topic[topic][group] for topic in self._topics_of.get(group, ())]
 
     def register(
@@ -132,7 +132,7 @@ class FilterTable:
         subscriptions: Iterable[SubscriptionData],
         chars_max: int = COMPILED_CHARS_MAX,
     ) -> int:
-        """Take in all subscriptions of a group that is there; give what is left of `chars_max`."""
+        """Take in all subscriptions of a group that is there; return the rest of `chars_max`."""
         wanted = {data.topic: data for data in subscriptions}
         chars_left, late_count = chars_max, 0
         for data in wanted.values():
@@ -179,7 +179,7 @@ class FilterTable:
                 self._remove(data)
 
     def snapshot(self) -> _FilterTable:
-        """Give the whole table as it is saved."""
+        """Return the whole table as it is saved."""
         return _FilterTable(
             by_topic={
                 topic: _TopicFilters(group_filter_data=dict(groups), topic=topic)

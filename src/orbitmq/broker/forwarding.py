@@ -53,5 +53,5 @@ class _Forwarded:
 
 
 def answer_later(request: Command, work: Work, timeout_s: float) -> Later:
-    """Begin the work; give the answer that is owed."""
+    """Begin the work; return the answer that is owed."""
     return _Forwarded(request, work, timeout_s).later

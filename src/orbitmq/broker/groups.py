@@ -75,7 +75,7 @@ class GroupTable:
             self.put(SubscriptionGroupConfig(group_name=name))
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """Give a group's settings, made now where that is allowed; None otherwise."""
+        """Return a group's settings, made now where that is allowed; None otherwise."""
         config = self.get(group)
         if config is None and (self.is_auto_made or is_system_group(group)):
             config = SubscriptionGroupConfig(group_name=group)
@@ -85,14 +85,14 @@ class GroupTable:
         return config
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
-        """Give a group's settings if it is there; makes nothing."""
+        """Return a group's settings if it is there; makes nothing."""
         config = self._rows.values.get(group)
         if config is None and self._light.has(group):
             return light_group(group)
         return config
 
     def names(self) -> list[str]:
-        """Give the names of all groups."""
+        """Return the names of all groups."""
         return list(self._rows.values)
 
     def put(self, config: SubscriptionGroupConfig) -> None:
@@ -157,7 +157,7 @@ class GroupTable:
             self._look_at(group)
 
     def contents(self) -> Callable[[], bytes]:
-        """Give what makes the table as it is now into a body; that may run in a thread."""
+        """Return what makes the table as it is now into a body; that may run in a thread."""
         version, rows = self._version, self._rows.written()
         forbidden = {group: dict(topics) for group, topics in self._forbidden.items()}
         return lambda: write_group_table(version, rows, forbidden)

@@ -132,7 +132,7 @@ class Keeper:
         task.add_done_callback(self._tasks.discard)
 
     def answer_kept(self, request: Command, reply: Command | None = None) -> Later | Command:
-        """Give the answer to a change that was made just now: `reply`, or a plain success."""
+        """Return the answer to a change that was made just now: `reply`, or a plain success."""
         if len(self._tasks) >= UNDER_WAY_MAX:
             return reply_to(
                 request,

@@ -51,7 +51,7 @@ class LightQueues:
         return self.is_on and is_light(name) and light_fault(name) is None
 
     def names_of(self, topic: str, properties: dict[str, str]) -> list[str]:
-        """Give the light queues that a message for `topic` names; raises RequestFailed."""
+        """Return the light queues that a message for `topic` names; raises RequestFailed."""
         value = properties.get(properties_names.INNER_MULTI_DISPATCH)
         if value is None or not self.is_dispatched:
             return []
@@ -68,19 +68,19 @@ class LightQueues:
         return names
 
     def numbers(self, names: Sequence[str]) -> str:
-        """Give which numbers a record would get in light queues, as its properties say it."""
+        """Return which numbers a record would get in light queues, as its properties say it."""
         found = [self._store.find_queue(name, QUEUE_ID) for name in names]
         return numbers_text([0 if queue is None else queue.next_offset for queue in found])
 
     def to_write(self, names: Sequence[str]) -> list[Queue]:
-        """Give light queues, made where they are not there; raises RequestFailed."""
+        """Return light queues, made where they are not there; raises RequestFailed."""
         self._check_room(names)
         self._names.update(names)
         awaited = self._awaited
         return [self._store.queue(name, QUEUE_ID, awaited.pop(name, None)) for name in names]
 
     def to_read(self, name: str) -> Queue:
-        """Give a light queue; one that is not there is empty, and becomes it when it is made."""
+        """Return a light queue; one that is not there is empty, and becomes it when it is made."""
         queue = self._store.find_queue(name, QUEUE_ID) or self._awaited.get(name)
         if queue is None:
             if len(self._awaited) >= self.count_max:  # the oldest one's pulls end without it
@@ -105,12 +105,12 @@ class LightQueues:
 
 
 def light_topic(name: str) -> TopicConfig:
-    """Give the settings that a light queue has."""
+    """Return the settings that a light queue has."""
     return TopicConfig(
         topic_name=name, read_queue_count=1, write_queue_count=1, perm=PERM_READ_WRITE
     )
 
 
 def light_group(name: str) -> SubscriptionGroupConfig:
-    """Give the settings that a light group has."""
+    """Return the settings that a light group has."""
     return SubscriptionGroupConfig(group_name=name)

@@ -49,7 +49,7 @@ class _OffsetTable(msgspec.Struct, frozen=True, kw_only=True):
     light_table: dict[str, int] = msgspec.field(name="lmqOffsetTable", default={})
 
     def all_offsets(self) -> dict[str, dict[int, int]]:
-        """Give both tables as one; a light queue is queue 0."""
+        """Return both tables as one; a light queue is queue 0."""
         return {**self.offset_table, **{key: {0: at} for key, at in self.light_table.items()}}
 
 
@@ -99,19 +99,19 @@ class OffsetTable:
         return True
 
     def find(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Give the stored offset, or None."""
+        """Return the stored offset, or None."""
         return self._core.offsets.get(f"{topic}@{group}", {}).get(queue_id)
 
     def find_all(self, group: str, topic: str) -> dict[int, int]:
-        """Give the stored offsets of a group in a topic, by queue."""
+        """Return the stored offsets of a group in a topic, by queue."""
         return dict(self._core.offsets.get(f"{topic}@{group}", {}))
 
     def topics_of(self, group: str) -> list[str]:
-        """Give the topics in which a group has offsets."""
+        """Return the topics in which a group has offsets."""
         return list(self._topics_of.get(group, ()))
 
     def groups_of(self, topic: str) -> list[str]:
-        """Give the groups that have offsets in a topic."""
+        """Return the groups that have offsets in a topic."""
         return list(self._groups_of.get(topic, ()))
 
     def clone(self, group: str, to_group: str, topic: str) -> None:
@@ -194,7 +194,7 @@ class OffsetTable:
         return any(name == group for name, _ in self._resets)
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Give the offset that a queue was reset to, once; None when it was not."""
+        """Return the offset that a queue was reset to, once; None when it was not."""
         if not self.has_reset(group, topic, queue_id):
             return None
         queues = self._resets[group, topic]
@@ -244,7 +244,7 @@ class OffsetTable:
             self.file.mark()
 
     def contents(self) -> Callable[[], bytes]:
-        """Give what makes the table as it is now into a body; that may run in a thread."""
+        """Return what makes the table as it is now into a body; that may run in a thread."""
         rows = list(self._core.offsets.items())
         return lambda: self._encode((key, dict(queues)) for key, queues in rows)
 
@@ -280,7 +280,7 @@ _quote = msgspec.json.Encoder().encode
 
 
 def _split(key: str) -> tuple[str, str]:
-    """Give topic and group; neither has an @ in it."""
+    """Return topic and group; neither has an @ in it."""
     topic, _, group = key.partition("@")
     return topic, group
 

@@ -318,7 +318,7 @@ class Overload:
         return position
 
     def _answers(self) -> dict[_Kind, bytes]:
-        """Give what each kind of request is answered that is refused now."""
+        """Return what each kind of request is answered that is refused now."""
         answer_to = {kind: _answer(text) for kind, text in self._late.items() if kind is not _SEND}
         if self._store.refusal_kind in (RefusalKind.BUSY, RefusalKind.BEHIND):
             answer_to[_SEND] = _answer(self._store.tail.refusal)
@@ -342,7 +342,7 @@ class Overload:
 def _request_at(
     data: bytes, position: int, kinds: Collection[_Kind]
 ) -> tuple[_Kind, tuple[int, int], int] | None:
-    """Give kind, opaque and flag of a whole request with a JSON header, and where it ends."""
+    """Return kind, opaque and flag of a whole request with a JSON header, and where it ends."""
     if len(data) - position < _PREFIX.size:
         return None
     length, header_size = _PREFIX.unpack_from(data, position)
@@ -361,7 +361,7 @@ def _request_at(
 
 
 def _answer(remark: str) -> bytes:
-    """Give the header of a refusal, in which only the opaque is open."""
+    """Return the header of a refusal, in which only the opaque is open."""
     return (
         b'{"code":%d,"extFields":{},"flag":1,"language":"%b","opaque":%%d,"remark":'
         % (ResponseCode.SYSTEM_BUSY, LANGUAGE.encode())

@@ -69,7 +69,7 @@ class Pull(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pull_code(pull: Pull, found: Gathered) -> ResponseCode:
-    """Give the response code for what a look into the queue found."""
+    """Return the response code for what a look into the queue found."""
     if found.status is PullStatus.NO_MESSAGE_IN_QUEUE:
         if pull.queue_offset == 0:
             return ResponseCode.PULL_NOT_FOUND
@@ -78,7 +78,7 @@ def pull_code(pull: Pull, found: Gathered) -> ResponseCode:
 
 
 def found_parts(pull: Pull, found: Gathered) -> Parts:
-    """Give the whole answer: one frame in pieces, the records not copied."""
+    """Return the whole answer: one frame in pieces, the records not copied."""
     reply = reply_to(
         pull.request,
         pull_code(pull, found),
@@ -116,7 +116,7 @@ def note_outcome(context: "Context", pull: Pull, found: Gathered, took_s: float)
 
 
 def _suggested_id(suggestion: Suggestion | None, found: Gathered) -> int:
-    """Give the master, unless slaves may be read and the records are far behind."""
+    """Return the master, unless slaves may be read and the records are far behind."""
     if suggestion is None:
         return 0
     if found.parts and log_offset_of(found.parts[-1]) < suggestion.slow_offset:

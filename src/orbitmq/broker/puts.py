@@ -83,7 +83,7 @@ class Placed(NamedTuple):
 def again(
     record: Stored, topic: str, queue_id: int, properties: str, tag: str | None
 ) -> NewMessage:
-    """Give the message of a record for another place; it keeps its birth (rule 1)."""
+    """Return the message of a record for another place; it keeps its birth (rule 1)."""
     born_host = record.born_host
     return NewMessage(
         topic=topic,
@@ -127,7 +127,7 @@ def put(context: "Context", message: NewMessage) -> Placed:
 
 
 def delayed(context: "Context", message: NewMessage, level: int) -> NewMessage:
-    """Give a message as it waits for its time; its properties say where it goes then.
+    """Return a message as it waits for its time; its properties say where it goes then.
 
     Raises RequestFailed when it could not go there.
     """
@@ -192,7 +192,7 @@ def without_cluster(properties: str) -> str:
 
 
 def _carried(properties: str) -> str:
-    """Give the properties that a record's message keeps elsewhere: it is in light queues once."""
+    """Return the properties that a record's message keeps elsewhere: it is in light queues once."""
     own = without_cluster(properties)
     if _INNER not in own:
         return own
@@ -201,7 +201,7 @@ def _carried(properties: str) -> str:
 
 
 def closed(properties: str) -> str:
-    """Give properties with exactly one separator at their end, or nothing."""
+    """Return properties with exactly one separator at their end, or nothing."""
     own = properties.strip(names.ENTRY_END)
     return own + names.ENTRY_END if own else ""
 
@@ -216,7 +216,7 @@ def _check_topic(topic: str) -> None:
 
 
 def _queue(context: "Context", topic: str, queue_id: int) -> Queue:
-    """Give the queue; also that of a topic that was removed while messages were on their way."""
+    """Return the queue; also that of a topic that was removed while messages were on their way."""
     config = context.topics.find(topic)
     if config is None:
         return context.store.queue(topic, queue_id)
@@ -225,5 +225,5 @@ def _queue(context: "Context", topic: str, queue_id: int) -> Queue:
 
 @lru_cache(maxsize=4_096)
 def origin_of(born_host: bytes, store_host: bytes) -> Origin:
-    """Give how records of messages that came from a host begin."""
+    """Return how records of messages that came from a host begin."""
     return Origin(born_host, store_host)

@@ -41,7 +41,7 @@ class QueueLocks:
     def lock(
         self, group: str, client_id: str, queues: Iterable[MessageQueue], now_s: float
     ) -> list[MessageQueue]:
-        """Take or renew what is free or the client's already; give the queues it holds now.
+        """Take or renew what is free or the client's already; return the queues it holds now.
 
         Raises LimitExceeded, with what it has got so far kept, when there are too many locks.
         """

@@ -283,7 +283,7 @@ class Registration:
 
 
 def _body(topics: TopicRows, settings: BrokerSettings) -> tuple[bytes, int]:
-    """Give the body of a register request and its checksum."""
+    """Return the body of a register request and its checksum."""
     perm, is_compressed = settings.broker_permission, settings.compressed_register
     is_whole = perm & PERM_READ_WRITE == PERM_READ_WRITE
     if is_whole and not is_compressed:

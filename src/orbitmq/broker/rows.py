@@ -51,13 +51,13 @@ class Rows(Generic[V]):
         self._rows[name] = row
 
     def remove(self, name: str) -> V | None:
-        """Take a value out and give it; None when it is not there."""
+        """Take a value out and return it; None when it is not there."""
         value = self.values.pop(name, None)
         self.size -= _grows(self._rows.pop(name, b""), None) if value is not None else 0
         return value
 
     def written(self) -> list[bytes]:
-        """Give all rows as they are now, in the order of `values`."""
+        """Return all rows as they are now, in the order of `values`."""
         return list(self._rows.values())
 
     def room_fault(self, wanted: Mapping[str, V], limits: Limits) -> str | None:
@@ -77,5 +77,5 @@ class Rows(Generic[V]):
 
 
 def _grows(row: bytes, before: bytes | None) -> int:
-    """Give by how much a table grows with a row: the row and its comma."""
+    """Return by how much a table grows with a row: the row and its comma."""
     return len(row) + 1 if before is None else len(row) - len(before)

@@ -41,7 +41,7 @@ class DiskFacts(NamedTuple):
 
 
 def runtime_table(context: Context) -> dict[str, str]:
-    """Give what the broker knows without asking the disk."""
+    """Return what the broker knows without asking the disk."""
     return {
         **_who(context),
         **_totals(context),
@@ -131,7 +131,7 @@ def _store(context: Context) -> dict[str, str]:
 
 
 def disk_table(facts: DiskFacts) -> dict[str, str]:
-    """Give the rest of the table.
+    """Return the rest of the table.
 
     Of several folders of the log the one with most room counts, and the capacity is that of the
     store folder's disk, as in the original.
@@ -178,7 +178,7 @@ def _duration(seconds: int) -> str:
 
 
 def _bytes(size: int) -> str:
-    """Give a size as people read it: 349 B, 4.5 KiB, 252.0 GiB.
+    """Return a size as people read it: 349 B, 4.5 KiB, 252.0 GiB.
 
     >>> _bytes(4_557)
     '4.5 KiB'

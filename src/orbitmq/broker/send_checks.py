@@ -53,7 +53,7 @@ class Target(NamedTuple):
 
 
 def check_send(context: Context, header: SendMessage, connection: Connection) -> Target:
-    """Give where the message goes by its header alone; raises RequestFailed."""
+    """Return where the message goes by its header alone; raises RequestFailed."""
     _check_time(context)
     topic = header.topic
     known = context.topics.find(topic)
@@ -74,7 +74,7 @@ def check_send(context: Context, header: SendMessage, connection: Connection) ->
 
 
 def retry_target(context: Context, request: Command, header: SendMessage, target: Target) -> Target:
-    """Give where a message goes that is tried again: its retry topic, or the dead-letter topic."""
+    """Where a message goes that is tried again: its retry topic, or the dead-letter topic."""
     if not is_retry_topic(header.topic):
         return target
     group = context.groups.find(header.topic[len(RETRY_PREFIX) :])
@@ -87,14 +87,14 @@ def retry_target(context: Context, request: Command, header: SendMessage, target
 
 
 def count_max_of(group: SubscriptionGroupConfig, request: Command, asked: int | None) -> int:
-    """Give how often a message may be tried again: the client may say so if it is new enough."""
+    """Return how often a message may be tried again: the client may say so if it is new enough."""
     if asked is not None and request.version >= VERSION_WITH_MAX_RECONSUME_TIMES:
         return asked
     return group.retry_max_times
 
 
 def dead_letters(context: Context, group: str) -> TopicConfig:
-    """Give the topic of what a group could not consume at all, made when it is not there."""
+    """Return the topic of what a group could not consume at all, made when it is not there."""
     return context.topics.ensure(dead_letter_topic(group), DEAD_LETTER_QUEUE_COUNT)
 
 
@@ -167,7 +167,7 @@ def _made(context: Context, header: SendMessage) -> TopicConfig:
 
 
 def _shown(config: TopicConfig) -> str:
-    """Give a topic as the original shows it."""
+    """Return a topic as the original shows it."""
     perm = "".join(
         letter if config.perm & bit else "-"
         for letter, bit in (("R", PERM_READ), ("W", PERM_WRITE), ("X", 1))

@@ -36,7 +36,7 @@ def is_text(data: bytes) -> bool:
 
 
 def delay_level(properties: dict[str, str]) -> int:
-    """Give the delay level, 0 without one."""
+    """Return the delay level, 0 without one."""
     text = properties.get(names.DELAY)
     if text is None:
         return 0
@@ -72,13 +72,13 @@ def check_properties(text: bytes, properties: dict[str, str], *, is_light: bool 
 
 
 def tags_code_of(properties: dict[str, str]) -> int:
-    """Give the code of the message's tag, 0 without one."""
+    """Return the code of the message's tag, 0 without one."""
     tag = properties.get(names.TAGS)
     return tag_code(tag) if tag else 0
 
 
 def unsupported(kind: str) -> RequestFailed:
-    """Give the refusal of messages that come with a later issue."""
+    """Return the refusal of messages that come with a later issue."""
     return RequestFailed(
         ResponseCode.MESSAGE_ILLEGAL, f"this version of OrbitMQ does not take {kind} yet"
     )

@@ -60,7 +60,7 @@ class SlowGroups:
         return end_offset - min(oldest)
 
     def _waiting(self, group: str) -> list[tuple[QueueView, int]]:
-        """Give the queues in which the group has unread messages, and where they begin."""
+        """Return the queues in which the group has unread messages, and where they begin."""
         context = self._context
         found = []
         for topic_name in context.offsets.topics_of(group):

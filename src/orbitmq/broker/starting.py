@@ -59,7 +59,7 @@ class Given(NamedTuple):
 
 
 def put_together(files: Files, folder: Path, given: Given, *, strict: bool = False) -> BrokerStart:
-    """Give the start of a broker whose store is in `folder`, unless the settings name another."""
+    """Return the start of a broker whose store is in `folder`, unless the settings name another."""
     told = {"namesrvAddr": environment_text("NAMESRV_ADDR"), **given.properties}
     settings, _ = load_settings(BrokerSettings, told, given.overrides)
     folder = Path(settings.store_path_root_dir) if settings.store_path_root_dir else folder

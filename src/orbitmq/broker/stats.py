@@ -150,7 +150,7 @@ class BrokerStats:
     # --- Totals and rates ---
 
     def totals(self, now_s: float) -> Moment:
-        """Give the broker's totals now."""
+        """Return the broker's totals now."""
         gots = [*self._core.got.values(), self._core.got_other]
         return Moment(
             now_s,
@@ -161,7 +161,7 @@ class BrokerStats:
         )
 
     def rates(self, now_s: float) -> list[Rate]:
-        """Give the rates of the last 10 s, minute and 10 minutes, or of the time since the start.
+        """Return the rates of the last 10 s, minute and 10 minutes, or of the time since the start.
 
         The time looked at is up to 10 s longer: it begins with a sampling.
         """
@@ -169,13 +169,13 @@ class BrokerStats:
         return [_rate(self._before(now_s - span_s), now) for span_s in RATE_SPANS_S]
 
     def _before(self, at_s: float) -> Moment:
-        """Give the last moment that is not after `at_s`, or the first one there is."""
+        """Return the last moment that is not after `at_s`, or the first one there is."""
         return next((one for one in reversed(self._moments) if one.at_s <= at_s), self._moments[0])
 
     # --- Figures by name ---
 
     def view(self, name: str | None, key: str | None) -> BrokerStatsData | None:
-        """Give a figure of the original's name, or None when nothing was counted under it."""
+        """Return a figure of the original's name, or None when nothing was counted under it."""
         if name not in _NAMES or key is None:
             return None
         table, place = _NAMES[name]
@@ -330,7 +330,7 @@ def _sum(*all_totals: Totals) -> Totals:
 
 
 def _percentile_ms(counts: list[int], part: float) -> float:
-    """Give an upper bound of what `part` of the values is below; `counts` is by bits of them."""
+    """Return an upper bound of what `part` of the values is below; `counts` is by bits of them."""
     wanted, seen = sum(counts) * part, 0
     for bits, count in enumerate(counts):
         seen += count

@@ -95,5 +95,5 @@ class Series:
         return len(totals) == DAY.length and totals[0] == self._rings[0].totals[-1]
 
     def view(self, place: int) -> BrokerStatsData:
-        """Give the growth of one of the totals, by its place."""
+        """Return the growth of one of the totals, by its place."""
         return BrokerStatsData(*(ring.figures(place) for ring in self._rings))

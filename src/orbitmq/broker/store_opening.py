@@ -27,7 +27,7 @@ _MIB = 1_048_576
 
 
 def this_machine(files: Files | None = None, clock: Clock | None = None) -> Outside:
-    """Give the machine we run on, with other files or another clock where they are given."""
+    """Return the machine we run on, with other files or another clock where they are given."""
     return Outside(files or SystemFiles(), clock or SystemClock(), boot_id())
 
 

@@ -25,7 +25,7 @@ _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def store_options(settings: BrokerSettings) -> StoreOptions:
-    """Give how the store is laid out and when it refuses."""
+    """Return how the store is laid out and when it refuses."""
     return StoreOptions(
         log_folders=log_folders(settings),
         read_only_log_folders=_paths(settings, settings.read_only_commit_log_store_paths),
@@ -45,18 +45,18 @@ def store_options(settings: BrokerSettings) -> StoreOptions:
 
 
 def log_folders(settings: BrokerSettings) -> tuple[Path, ...]:
-    """Give where the log is; none: in the store folder."""
+    """Return where the log is; none: in the store folder."""
     return _paths(settings, settings.store_path_commit_log)
 
 
 def _paths(settings: BrokerSettings, text: str) -> tuple[Path, ...]:
-    """Give the folders of a list, as the original splits it; blanks do not count."""
+    """Return the folders of a list, as the original splits it; blanks do not count."""
     words = text.split(settings.multi_path_splitter)
     return tuple(Path(word.strip()) for word in words if word.strip())
 
 
 def retention_settings(settings: BrokerSettings) -> RetentionSettings:
-    """Give when files are old and disks are full."""
+    """Return when files are old and disks are full."""
     return RetentionSettings(
         reserved_ms=settings.file_reserved_time * _UNIT_MS["h"],
         delete_hours=settings.delete_when,
@@ -79,14 +79,14 @@ def retention_settings(settings: BrokerSettings) -> RetentionSettings:
 
 
 def _ratio(percent: int, default: int, fraction: str, key: str) -> float:
-    """Give a part of the disk: the per-cent setting if it is another than usual, or `fraction`."""
+    """A part of the disk: the per-cent setting if it is another than usual, or `fraction`."""
     if not fraction or percent != default:
         return percent / 100
     return _fraction(fraction, key)
 
 
 def _fraction(text: str, key: str) -> float:
-    """Give a part of the disk; raises SettingError for what is none."""
+    """Return a part of the disk; raises SettingError for what is none."""
     if _FRACTION.fullmatch(text.strip()) is None or not 0.01 <= float(text) <= 0.99:
         raise SettingError(f"{key}={text[:80]} cannot be used; expected a fraction, 0.01 to 0.99")
     return float(text)
@@ -111,7 +111,7 @@ def is_pull_plain(settings: BrokerSettings) -> bool:
 
 
 def file_limits(settings: BrokerSettings) -> FileLimits:
-    """Give how much one answer takes from the files."""
+    """Return how much one answer takes from the files."""
     bulk_bytes_max = settings.max_transfer_bytes_on_bulk_pull
     return FileLimits(
         recent=ColdLimits(
@@ -136,7 +136,7 @@ def check_settings(settings: BrokerSettings) -> None:
 
 
 def parse_delays(text: str) -> tuple[int, ...]:
-    """Give the delay of level 1, 2, 3 … in ms, from words such as `5s 1m 2h`."""
+    """Return the delay of level 1, 2, 3 … in ms, from words such as `5s 1m 2h`."""
     delays = []
     for word in text.split():
         number, unit = word[:-1], word[-1]

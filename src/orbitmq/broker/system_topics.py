@@ -26,7 +26,7 @@ _TEMPLATE = PERM_READ_WRITE | PERM_INHERIT
 
 
 def system_topics(settings: BrokerSettings) -> list[TopicConfig]:
-    """Give the topics that must be there; the template only where topics may be made from it."""
+    """Return the topics that must be there; the template only where topics may be made from it."""
     cluster = settings.broker_cluster_name
     topics = [
         _topic(SELF_TEST_TOPIC, 1, PERM_READ_WRITE),
@@ -45,12 +45,12 @@ def system_topics(settings: BrokerSettings) -> list[TopicConfig]:
 
 
 def _template_perm(*, is_open: bool) -> int:
-    """Give a template's permission: one that is closed still makes topics, which nobody can use."""
+    """A template's permission: one that is closed still makes topics, which nobody can use."""
     return _TEMPLATE if is_open else PERM_INHERIT
 
 
 def system_topic_names(settings: BrokerSettings) -> set[str]:
-    """Give the names that are the system's at this broker."""
+    """Return the names that are the system's at this broker."""
     return {*SYSTEM_TOPICS, *broker_topics(settings.broker_cluster_name, settings.broker_name)}
 
 

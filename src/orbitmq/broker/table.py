@@ -28,7 +28,7 @@ Contents = Callable[[], Callable[[], bytes]]
 
 
 def written(snapshot: Callable[[], msgspec.Struct]) -> Contents:
-    """Give the contents of a small table: a snapshot, which nobody changes afterwards, as JSON."""
+    """The contents of a small table: a snapshot, which nobody changes afterwards, as JSON."""
 
     def take() -> Callable[[], bytes]:
         value = snapshot()
@@ -52,7 +52,7 @@ class TableFile:
         self._saved = 0
 
     def load(self, body_type: type[T]) -> T | None:
-        """Give what the file or else its backup holds; None when there is neither."""
+        """Return what the file or else its backup holds; None when there is neither."""
         backup = self._path.with_name(self._path.name + ".bak")
         for path in (self._path, backup):
             data = self._read(path)
@@ -86,7 +86,7 @@ class TableFile:
         return self._saved >= mark
 
     def take(self) -> Callable[[], None] | None:
-        """Give the action that saves the table as it is now, or None when nothing has changed.
+        """Return the action that saves the table as it is now, or None when nothing has changed.
 
         The action may run in a thread: it touches the file only, and what is known of it.
         """

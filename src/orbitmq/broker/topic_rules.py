@@ -115,7 +115,7 @@ def check_group(config: SubscriptionGroupConfig) -> None:
 
 
 def with_attributes(config: TopicConfig, changes: str | None) -> TopicConfig:
-    """Give a topic with changed attributes: `+key=value` sets one, `-key` takes one away."""
+    """Return a topic with changed attributes: `+key=value` sets one, `-key` takes one away."""
     if not changes:
         return config
     attributes = dict(config.attributes or {})

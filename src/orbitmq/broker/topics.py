@@ -59,7 +59,7 @@ original's table may have more, and keeps them."""
 
 
 def send_queue_count(config: TopicConfig) -> int:
-    """Give how many queues of a topic take messages: none without write queues, as originally."""
+    """Return how many queues of a topic take messages: none without write queues, as originally."""
     if config.write_queue_count <= 0:
         return 0
     return max(config.read_queue_count, config.write_queue_count)
@@ -115,7 +115,7 @@ class TopicTable:
             self._adopt(self._rows.values[name])
 
     def find(self, topic: str) -> TopicConfig | None:
-        """Give a topic's settings; those of light queues are always the same."""
+        """Return a topic's settings; those of light queues are always the same."""
         config = self._rows.values.get(topic)
         return light_topic(topic) if config is None and self.light.has(topic) else config
 
@@ -155,7 +155,7 @@ class TopicTable:
     def ensure(
         self, topic: str, queue_count: int, perm: int = PERM_READ_WRITE, sys_flag: int = 0
     ) -> TopicConfig:
-        """Give a topic's settings; made with these when it is not there (retry, dead letters).
+        """Return a topic's settings; made with these when it is not there (retry, dead letters).
 
         Raises RequestFailed when there are too many topics.
         """
@@ -237,7 +237,7 @@ class TopicTable:
         return config
 
     def queue(self, config: TopicConfig, queue_id: int) -> Queue:
-        """Give a queue of the topic, known to the hot path from now on."""
+        """Return a queue of the topic, known to the hot path from now on."""
         topic = self._core.topics.get(config.topic_name)
         if topic is None:
             return self.light.to_write([config.topic_name])[0]
@@ -247,17 +247,17 @@ class TopicTable:
         return queue
 
     def queue_to_read(self, config: TopicConfig, queue_id: int) -> Queue:
-        """Give a queue of the topic for a pull: none makes a light queue."""
+        """Return a queue of the topic for a pull: none makes a light queue."""
         if config.topic_name not in self._core.topics:
             return self.light.to_read(config.topic_name)
         return self.queue(config, queue_id)
 
     def snapshot(self) -> TopicRows:
-        """Give the whole table as it is registered and saved."""
+        """Return the whole table as it is registered and saved."""
         return TopicRows(self._version, dict(self._rows.values), self._rows.written())
 
     def contents(self) -> Callable[[], bytes]:
-        """Give what makes the table as it is now into a body; that may run in a thread."""
+        """Return what makes the table as it is now into a body; that may run in a thread."""
         topics = self.snapshot()
         return lambda: write_topic_table(topics)
 

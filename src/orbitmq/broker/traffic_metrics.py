@@ -64,7 +64,7 @@ def add_traffic_metrics(registry: Registry, core: CoreState, store: Store) -> No
 
 
 def _used(core: CoreState) -> Iterator[Topic]:
-    """Give the topics that something was put into, as many as are shown."""
+    """Return the topics that something was put into, as many as are shown."""
     used = (
         topic
         for topic in core.topics.values()

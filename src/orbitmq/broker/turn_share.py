@@ -13,5 +13,5 @@ _OTHERS_PER_SHARE = 3
 
 
 def share_s(others_s: float) -> float:
-    """Give how long a slice may take that had to wait so long for others."""
+    """Return how long a slice may take that had to wait so long for others."""
     return min(max(SLICE_S, others_s / _OTHERS_PER_SHARE), SHARE_MAX_S)

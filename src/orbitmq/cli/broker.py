@@ -199,7 +199,7 @@ class BrokerService:
         self._broker: Broker | None = None
 
     async def start(self) -> str:
-        """Begin to serve; give the ready line."""
+        """Begin to serve; return the ready line."""
         self._broker = await make_broker(self._start, self._turn, self._registry)
         await self._broker.start()
         settings, address = self._start.settings, self._broker.address
@@ -250,7 +250,7 @@ class BrokerService:
 
 
 async def make_broker(start: BrokerStart, turn: Turn, registry: Registry) -> Broker:
-    """Open the store and give a broker on it, not started yet; may be cancelled."""
+    """Open the store and return a broker on it, not started yet; may be cancelled."""
     store = await _opened(StoreOpening(start.settings, start.folder))
     try:
         broker = Broker(start.settings, start.folder, turn, registry, store=store)
@@ -263,7 +263,7 @@ async def make_broker(start: BrokerStart, turn: Turn, registry: Registry) -> Bro
 
 
 async def _opened(opening: StoreOpening) -> Store:
-    """Give the store that a thread opens; a cancelled caller ends that as well."""
+    """Return the store that a thread opens; a cancelled caller ends that as well."""
     threads = Threads(1, "opening")
     work = threads.run(opening.run)
     try:

@@ -52,7 +52,7 @@ class BrokerPlan(msgspec.Struct, frozen=True, kw_only=True):
     arguments: tuple[str, ...]
 
     def command(self) -> list[str]:
-        """Give its command line."""
+        """Return its command line."""
         return ["orbitmq", "broker", *self.arguments, "--port", str(self.port)]
 
 
@@ -81,7 +81,7 @@ def refuse_one_folder(given: Mapping[str, str]) -> None:
 def plan_brokers(
     arguments: argparse.Namespace, settings: BrokerSettings, metrics_port: int | None
 ) -> list[BrokerPlan]:
-    """Give the plans of all processes; raises SettingError when there are too many."""
+    """Return the plans of all processes; raises SettingError when there are too many."""
     count, folder = arguments.brokers, Path(arguments.data_dir)
     if not 1 <= count <= BROKER_COUNT_MAX:
         raise SettingError(f"--brokers {count}: from 1 to {BROKER_COUNT_MAX}")
@@ -201,7 +201,7 @@ class BrokersService:
         self._brokers = Brokers(plans, namesrv)
 
     async def start(self) -> str:
-        """Begin to serve; give the ready line."""
+        """Begin to serve; return the ready line."""
         return READY + await self._brokers.start()
 
     async def stop(self) -> None:

@@ -53,13 +53,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the script; give the exit code."""
+    """Print the script; return the exit code."""
     say(SHELLS[arguments.shell](list(places("orbitmq", make_parser()))).rstrip("\n"))
     return 0
 
 
 def places(command: str, parser: argparse.ArgumentParser) -> Iterator[Place]:
-    """Give what may follow each command, from the parsers (rule 1)."""
+    """Return what may follow each command, from the parsers (rule 1)."""
     words: list[str] = []
     names = ""
     for action in parser._actions:  # noqa: SLF001 - argparse has no public way to list them
@@ -83,7 +83,7 @@ def _patterns(found: list[Place]) -> str:
 
 
 def bash(found: list[Place]) -> str:
-    """Give the script for bash."""
+    """Return the script for bash."""
     cases = "\n".join(
         f'        "{place.command}") words="{" ".join(place.words)}"'
         + (f' names="$({NAMES[place.names]})"' if place.names else "")
@@ -110,7 +110,7 @@ complete -o default -F _orbitmq orbitmq
 
 
 def zsh(found: list[Place]) -> str:
-    """Give the script for zsh."""
+    """Return the script for zsh."""
     cases = "\n".join(
         f'        "{place.command}") offered=({" ".join(place.words)})'
         + (f' names=(${{(f)"$({NAMES[place.names]})"}})' if place.names else "")
@@ -139,7 +139,7 @@ if [[ $funcstack[1] == _orbitmq ]]; then _orbitmq "$@"; else compdef _orbitmq or
 
 
 def fish(found: list[Place]) -> str:
-    """Give the script for fish."""
+    """Return the script for fish."""
     known = " ".join(f'"{place.command}"' for place in found)
     lines = [
         "# Completion of orbitmq for fish:",

@@ -166,7 +166,7 @@ async def _show(admin: Admin, screen: Screen, arguments: argparse.Namespace) -> 
 
 
 async def _differing(admin: Admin, members: GroupMembers) -> list[str]:
-    """Give the members whose subscriptions are not those of the first: a mistake of programs."""
+    """Return the members whose subscriptions are not those of the first: a mistake of programs."""
     told: dict[str, frozenset[tuple[str, str]]] = {}
     for client in members.clients if len(members.clients) > 1 else ():
         try:
@@ -299,7 +299,7 @@ async def _move(admin: Admin, arguments: argparse.Namespace) -> ResetResult:
 
 
 async def _offsets(admin: Admin, arguments: argparse.Namespace) -> int | dict[MessageQueue, int]:
-    """Give the one offset, or that of the queues at one broker."""
+    """Return the one offset, or that of the queues at one broker."""
     if not arguments.broker:
         return int(arguments.offset)
     stats = await admin.topic_stats(arguments.topic)

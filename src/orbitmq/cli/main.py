@@ -32,7 +32,7 @@ NOUNS = (
 
 
 def make_parser(nouns: Iterable[str] = NOUNS) -> argparse.ArgumentParser:
-    """Give the parser of the whole command line, or of some of its nouns."""
+    """Return the parser of the whole command line, or of some of its nouns."""
     parser = argparse.ArgumentParser(
         prog="orbitmq",
         description="A message broker that speaks Apache RocketMQ's protocol and keeps its files.",

@@ -99,7 +99,7 @@ class _Service:
         self._service = service
 
     async def start(self) -> str:
-        """Begin to serve; give the original's line."""
+        """Begin to serve; return the original's line."""
         address = (await self._service.start()).removeprefix("ready broker=")
         name, namesrv = self._settings.broker_name, self._settings.namesrv_addr
         line = f"The broker[{name}, {address}] boot success. serializeType=JSON"
@@ -111,7 +111,7 @@ class _Service:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Give the parser of the command line."""
+    """Return the parser of the command line."""
     parser = OriginalParser(
         prog=COMMAND,
         description="Run a broker. Any setting can be given as --key value or key=value.",

@@ -74,13 +74,13 @@ class _Service(NamesrvService):
     """The name server, announced with the words of the original."""
 
     async def start(self) -> str:
-        """Begin to serve; give the original's line."""
+        """Begin to serve; return the original's line."""
         await super().start()
         return BOOT_LINE
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Give the parser of the command line."""
+    """Return the parser of the command line."""
     parser = OriginalParser(
         prog=COMMAND,
         description="Run a name server. Any setting can be given as --key value.",

@@ -120,7 +120,7 @@ class NamesrvService:
         )
 
     async def start(self) -> str:
-        """Begin to serve; give the ready line."""
+        """Begin to serve; return the ready line."""
         address = show_address(self._host, await self._server.start())
         logger.info("settings: %s", render_properties(self._server.settings).replace("\n", " "))
         logger.info("listening on %s; clients and brokers: namesrvAddr=%s", address, address)

@@ -21,7 +21,7 @@ class OriginalParser(argparse.ArgumentParser):
 
 
 def read_words(words: list[str]) -> dict[str, str]:
-    """Give the settings among the words of the command line."""
+    """Return the settings among the words of the command line."""
     overrides: dict[str, str] = {}
     left = iter(words)
     for word in left:

@@ -47,7 +47,7 @@ class Service(Protocol):
     """What a serving command runs."""
 
     async def start(self) -> str:
-        """Begin to serve; give the ready line. May be cancelled; `stop` is called then, too."""
+        """Begin to serve; return the ready line. May be cancelled; `stop` is called then, too."""
         ...
 
     async def stop(self) -> None:
@@ -103,7 +103,7 @@ class GivenSettings(NamedTuple):
 def given_settings(
     files: Files, arguments: argparse.Namespace, flags: Mapping[str, object]
 ) -> GivenSettings:
-    """Give what the command line says; of `flags` those that are not None."""
+    """Return what the command line says; of `flags` those that are not None."""
     overrides = read_overrides(arguments.overrides)
     overrides |= {key: str(value) for key, value in flags.items() if value is not None}
     is_strict = getattr(arguments, "strict", False)  # `orbitmq store` has no such flag
@@ -114,7 +114,7 @@ def given_settings(
 def read_settings_file(
     files: Files, path: str | None, *, strict: bool = False
 ) -> tuple[dict[str, str], list[str]]:
-    """Give the properties of a settings file and notes; raises SettingError when it is unreadable.
+    """The properties of a settings file and notes; raises SettingError when it is unreadable.
 
     With `strict`, also when it is not UTF-8.
     """
@@ -138,7 +138,7 @@ def read_settings_file(
 
 
 def read_overrides(texts: list[str]) -> dict[str, str]:
-    """Give the pairs of `-D key=value`; raises SettingError for one that is no pair."""
+    """Return the pairs of `-D key=value`; raises SettingError for one that is no pair."""
     overrides = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -243,7 +243,7 @@ async def _serve(
 
 
 async def _unless_stopped(start: Coroutine[Any, Any, str], stop_asked: asyncio.Event) -> str | None:
-    """Give what `start` gives, or None when it was cancelled because a signal came first."""
+    """Return what `start` gives, or None when it was cancelled because a signal came first."""
     starting = asyncio.create_task(start)
     stopping = asyncio.create_task(stop_asked.wait())
     try:
@@ -272,7 +272,7 @@ def _parent_is_gone(loop: asyncio.AbstractEventLoop, stop_asked: asyncio.Event) 
 
 
 def run_command(command: str, act: Callable[[], int]) -> int:
-    """Give what `act` returns, or the exit code for what it raises, which is told in one line."""
+    """Return what `act` returns, or the exit code for what it raises, which is told in one line."""
     try:
         return act()
     except SettingError as error:
@@ -284,5 +284,5 @@ def run_command(command: str, act: Callable[[], int]) -> int:
 
 
 def show_address(host: str, port: int) -> str:
-    """Give `host:port`, with brackets around an IPv6 host."""
+    """Return `host:port`, with brackets around an IPv6 host."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

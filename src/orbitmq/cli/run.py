@@ -105,7 +105,7 @@ class AppService:
         self._app = app
 
     async def start(self) -> str:
-        """Begin to consume; give the ready line."""
+        """Begin to consume; return the ready line."""
         await self._app.start()
         names = ",".join(listener.name for listener in self._app.listeners())
         return f"ready listeners={names or '-'}"
@@ -125,7 +125,7 @@ class Reloader:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> str:
-        """Start it the first time; give the line that says what is watched."""
+        """Start it the first time; return the line that says what is watched."""
         before = source_times(self._folder)
         await self._start_child()
         self._tasks.append(asyncio.create_task(self._watch(before)))

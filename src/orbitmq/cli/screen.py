@@ -33,7 +33,7 @@ def is_coloured() -> bool:
 
 
 def printable(text: str) -> str:
-    r"""Give text with control characters as escapes, for one line of a terminal.
+    r"""Return text with control characters as escapes, for one line of a terminal.
 
     >>> printable("a\nb")
     'a\\nb'
@@ -47,7 +47,7 @@ def printable(text: str) -> str:
 
 
 def _width(text: str) -> int:
-    """Give how many columns a text takes."""
+    """Return how many columns a text takes."""
     if text.isascii():
         return len(text)
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
@@ -63,7 +63,7 @@ class Screen:
         self._is_coloured = is_coloured()
 
     def colour(self, text: str, code: str) -> str:
-        """Give text in a colour, where there are colours."""
+        """Return text in a colour, where there are colours."""
         return f"\x1b[{code}m{text}\x1b[0m" if self._is_coloured and text else text
 
     def line(self, text: str = "") -> None:
@@ -122,12 +122,12 @@ class Screen:
 
 
 def _as_json(data: bytes) -> str:
-    """Give JSON as text, with control characters as JSON writes them (rule 2)."""
+    """Return JSON as text, with control characters as JSON writes them (rule 2)."""
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", data.decode())
 
 
 def _cell(value: object) -> str:
-    """Give a value as a person reads it."""
+    """Return a value as a person reads it."""
     if value is None or value == "":
         return NOTHING
     if isinstance(value, bool):

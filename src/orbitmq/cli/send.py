@@ -142,7 +142,7 @@ def _message(arguments: argparse.Namespace, body: bytes) -> Message:
 
 
 def _key_in(body: bytes, name: str) -> str:
-    """Give the member `name` of a JSON object; raises LocalProtocolError when it has none."""
+    """Return the member `name` of a JSON object; raises LocalProtocolError when it has none."""
     try:
         value = msgspec.json.decode(body)
         found = value[name]
@@ -246,12 +246,12 @@ class _Lines:
 
 
 def _size(file: str) -> int:
-    """Give how many bytes there are to read; 0: nobody knows."""
+    """Return how many bytes there are to read; 0: nobody knows."""
     return 0 if file == STDIN else SystemFiles().size(Path(file)) or 0
 
 
 async def _chunks(file: str) -> AsyncIterator[tuple[list[bytes], int]]:
-    """Give whole lines of a file and how many bytes were read for them."""
+    """Return whole lines of a file and how many bytes were read for them."""
     left = b""
     async for part in _stdin_parts() if file == STDIN else _file_parts(file):
         *lines, left = (left + part).split(b"\n")
@@ -280,7 +280,7 @@ async def _file_parts(file: str) -> AsyncIterator[bytes]:
 
 
 async def _stdin_parts() -> AsyncIterator[bytes]:
-    """Give what standard input has, as it comes; Ctrl-C is heard while nothing comes."""
+    """Return what standard input has, as it comes; Ctrl-C is heard while nothing comes."""
     loop = asyncio.get_running_loop()
     raw = FileIO(sys.stdin.fileno(), closefd=False)
     while True:

@@ -128,7 +128,7 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def namesrv_of(arguments: argparse.Namespace) -> str:
-    """Give the name servers that are meant (rule 1); empty: the client looks them up."""
+    """Return the name servers that are meant (rule 1); empty: the client looks them up."""
     given = getattr(arguments, "namesrv", None)
     if given:
         return str(given)
@@ -137,7 +137,7 @@ def namesrv_of(arguments: argparse.Namespace) -> str:
 
 
 def client_options(arguments: argparse.Namespace) -> ClientOptions:
-    """Give the options of any client that the flags ask for."""
+    """Return the options of any client that the flags ask for."""
     options: ClientOptions = {}
     if arguments.namespace:
         options["namespace"] = arguments.namespace
@@ -152,7 +152,7 @@ def client_options(arguments: argparse.Namespace) -> ClientOptions:
 
 
 def run_act(command: str, arguments: argparse.Namespace, act: Act) -> int:
-    """Do something with a running Admin; give the exit code."""
+    """Do something with a running Admin; return the exit code."""
 
     async def main() -> None:
         screen = Screen(is_json=arguments.json)
@@ -163,7 +163,7 @@ def run_act(command: str, arguments: argparse.Namespace, act: Act) -> int:
 
 
 def run_client(command: str, main: Coroutine[Any, Any, None]) -> int:
-    """Run a command to its end; give the exit code, and say what went wrong (rule 2)."""
+    """Run a command to its end; return the exit code, and say what went wrong (rule 2)."""
     try:
         run(main)
     except (SettingError, LocalProtocolError) as error:

@@ -20,7 +20,7 @@ SHOWN_BYTES_MAX = 64
 
 
 def body_text(body: bytes) -> str:
-    """Give a body as one line for people.
+    """Return a body as one line for people.
 
     >>> body_text(b"\\xff\\x00")
     '2 bytes: ff00'
@@ -33,7 +33,7 @@ def body_text(body: bytes) -> str:
 
 
 def message_value(message: ReceivedMessage) -> dict[str, object]:
-    """Give a message as a value for JSON."""
+    """Return a message as a value for JSON."""
     value: dict[str, object] = {
         "topic": message.topic,
         "broker": message.queue.broker_name,
@@ -58,7 +58,7 @@ def message_value(message: ReceivedMessage) -> dict[str, object]:
 
 
 def own_properties(message: ReceivedMessage) -> dict[str, str]:
-    """Give the properties that the sender's program has set."""
+    """Return the properties that the sender's program has set."""
     return {name: value for name, value in message.properties.items() if not is_reserved(name)}
 
 

@@ -174,7 +174,7 @@ def _run(verb: str, arguments: argparse.Namespace, act: Act) -> int:
 
 
 def _folder(arguments: argparse.Namespace) -> Path:
-    """Give the store folder: DIR, or the one inside it when DIR is a data folder."""
+    """Return the store folder: DIR, or the one inside it when DIR is a data folder."""
     folder = Path(arguments.folder)
     is_data_folder = not _is_store(folder) and _is_store(folder / STORE_NAME)
     return folder / STORE_NAME if is_data_folder else folder

@@ -85,7 +85,7 @@ def add_selecting(parser: argparse.ArgumentParser) -> None:
 
 
 def selector_of(arguments: argparse.Namespace) -> Selector:
-    """Give what the flags select; raises LocalProtocolError for what cannot be."""
+    """Return what the flags select; raises LocalProtocolError for what cannot be."""
     if arguments.sql:
         return Selector.sql(arguments.sql)
     return Selector.tags(arguments.tag or "")
@@ -238,5 +238,5 @@ class _Tail:
 
 
 def _ranked(message: ReceivedMessage) -> tuple[int, str, int, ReceivedMessage]:
-    """Give a message behind what it is ordered by."""
+    """Return a message behind what it is ordered by."""
     return message.store_ms, message.queue.broker_name, message.log_offset, message

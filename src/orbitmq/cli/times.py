@@ -44,7 +44,7 @@ def take_times(parser: argparse.ArgumentParser) -> None:
 
 
 def time_text(at_ms: int) -> str:
-    """Give a time as a person reads it, in the machine's zone; empty for 0.
+    """Return a time as a person reads it, in the machine's zone; empty for 0.
 
     Seconds are always there, so that times sort as text.
     """
@@ -55,7 +55,7 @@ def time_text(at_ms: int) -> str:
 
 
 def span_text(span_ms: float) -> str:
-    """Give a span of time as a person reads it.
+    """Return a span of time as a person reads it.
 
     >>> span_text(93_000)
     '1m33s'

@@ -126,7 +126,7 @@ class UpService:
         self._broker: Broker | Brokers | None = None
 
     async def start(self) -> str:
-        """Begin to serve; give the ready line."""
+        """Begin to serve; return the ready line."""
         settings = self._plan.broker.settings
         namesrv = show_address(settings.bind_address, await self._namesrv.start())
         addresses = ";".join(filter(None, (namesrv, settings.namesrv_addr)))

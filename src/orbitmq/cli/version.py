@@ -18,6 +18,6 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(_arguments: argparse.Namespace) -> int:
-    """Print the version; give the exit code."""
+    """Print the version; return the exit code."""
     say(f"orbitmq {__version__} (answers as RocketMQ protocol version {VERSION})")
     return 0

@@ -143,7 +143,7 @@ class AdminBase:
         is_long: bool = False,
         expected: Iterable[int] = (SUCCESS,),
     ) -> Command:
-        """Give a broker's answer; what it refuses with names it."""
+        """Return a broker's answer; what it refuses with names it."""
         timeout_s = self.settings.request_timeout_s * (LONG_FACTOR if is_long else 1.0)
         try:
             return await self._instance.remote.ask(
@@ -156,7 +156,7 @@ class AdminBase:
     async def _ask_namesrv(
         self, code: RequestCode, header: Header | None = None, body: bytes = b""
     ) -> Command:
-        """Give the answer of the first name server that answers."""
+        """Return the answer of the first name server that answers."""
         servers = self._instance.name_servers
         asked = request(code, header, body)
         try:
@@ -180,7 +180,7 @@ class AdminBase:
         )
 
     async def _each(self, asked: dict[str, Awaitable[T]]) -> dict[str, T]:
-        """Give the answers of all that are asked; raises when one of them fails (rule 3)."""
+        """Return the answers of all that are asked; raises when one of them fails (rule 3)."""
         limit = asyncio.Semaphore(ASKED_AT_A_TIME)
 
         async def one(answer: Awaitable[T]) -> T:
@@ -204,7 +204,7 @@ class AdminBase:
     async def _at_each(
         self, targets: Sequence[Target], act: Callable[[Target], Awaitable[T]]
     ) -> dict[Target, T]:
-        """Do something at several brokers; give what came of it."""
+        """Do something at several brokers; return what came of it."""
         named = {f"{target.name} ({target.address})": target for target in targets}
         found = await self._each({name: act(target) for name, target in named.items()})
         return {named[name]: answer for name, answer in found.items()}
@@ -212,7 +212,7 @@ class AdminBase:
     # --- whom to ask ---
 
     async def clusters(self) -> list[Cluster]:
-        """Give all clusters with their brokers, by name.
+        """Return all clusters with their brokers, by name.
 
         >>> [broker.master for cluster in await admin.clusters() for broker in cluster.brokers]
         """
@@ -233,7 +233,7 @@ class AdminBase:
     async def _targets(
         self, cluster: str | None, broker: str | None, *, is_every_cluster: bool = False
     ) -> list[Target]:
-        """Give the masters that are meant: one broker's, one cluster's or, with neither, all.
+        """Return the masters that are meant: one broker's, one cluster's or, with neither, all.
 
         Raises NotFound for a name that nobody has, SettingError when several clusters would do.
         """
@@ -257,14 +257,14 @@ class AdminBase:
         return targets
 
     async def _targets_of_topic(self, wrapped_topic: str) -> tuple[Route, list[Target]]:
-        """Give a topic's route and its brokers; raises RouteNotFound."""
+        """Return a topic's route and its brokers; raises RouteNotFound."""
         route = await self._instance.routes.look_up(wrapped_topic)
         with_queues = {queues.broker_name for queues in route.data.queue_datas}
         entries = [_entry(data) for data in route.data.broker_datas]
         return route, _anyone([entry for entry in entries if entry.name in with_queues])
 
     async def _targets_of_group(self, wrapped_group: str) -> list[Target]:
-        """Give the brokers that know a group: by its retry topic's route, else all of them."""
+        """Return the brokers that know a group: by its retry topic's route, else all of them."""
         try:
             _, targets = await self._targets_of_topic(retry_topic(wrapped_group))
         except RouteNotFound:
@@ -275,7 +275,7 @@ class AdminBase:
         return _anyone([entry for cluster in clusters for entry in cluster.brokers])
 
     async def _master_of(self, wrapped_queue: MessageQueue) -> str:
-        """Give where a queue's master is; raises NotFound when its route has none."""
+        """Return where a queue's master is; raises NotFound when its route has none."""
         route, targets = await self._targets_of_topic(wrapped_queue.topic)
         for target in targets:
             if target.name == wrapped_queue.broker_name:
@@ -311,7 +311,7 @@ def _entry(data: BrokerData) -> BrokerEntry:
 
 
 def _anyone(entries: list[BrokerEntry]) -> list[Target]:
-    """Give one member of each broker: its master, else the slave with the least id."""
+    """Return one member of each broker: its master, else the slave with the least id."""
     return [
         Target(entry.cluster, entry.name, min(entry.addresses), entry.any_address)
         for entry in sorted(entries, key=lambda entry: entry.name)

@@ -37,7 +37,7 @@ class AdminClients(AdminMessages):
     """The part of Admin about clients."""
 
     async def consumers(self, group: str) -> GroupMembers:
-        """Give who consumes for a group now; nobody is no error, an unknown group is NotFound."""
+        """Return who consumes for a group now; nobody is no error, an unknown group is NotFound."""
         name = self._wrap(group)
         bodies = await self._connections(await self._targets_of_group(name), name)
         if not bodies:
@@ -62,7 +62,7 @@ class AdminClients(AdminMessages):
         )
 
     async def producers(self, group: str, topic: str) -> list[ClientEntry]:
-        """Give the clients of a producer group that send to a topic; raises RouteNotFound."""
+        """Return the clients of a producer group that send to a topic; raises RouteNotFound."""
         _, targets = await self._targets_of_topic(self._wrap(topic))
         header = GetProducerConnections(producer_group=self._wrap(group))
 
@@ -81,7 +81,7 @@ class AdminClients(AdminMessages):
         return [_client(clients[client_id]) for client_id in sorted(clients)]
 
     async def all_producers(self, *, broker: str | None = None) -> dict[str, list[ClientEntry]]:
-        """Give all producers that brokers know, by group."""
+        """Return all producers that brokers know, by group."""
         targets = await self._targets(None, broker, is_every_cluster=True)
 
         async def look(target: Target) -> ProducerTable:
@@ -157,7 +157,7 @@ class AdminClients(AdminMessages):
     async def consume_directly(
         self, group: str, client_id: str, message: ReceivedMessage
     ) -> DirectResult:
-        """Have a running consumer consume one message now, and give what came of it.
+        """Have a running consumer consume one message now, and return what came of it.
 
         >>> await admin.consume_directly("billing", client_id, await admin.message(message_id))
         """

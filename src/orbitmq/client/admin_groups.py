@@ -89,7 +89,7 @@ class AdminGroups(AdminTopics):
     """The part of Admin about groups."""
 
     async def groups(self, *, cluster: str | None = None, with_system: bool = False) -> list[str]:
-        """Give the names of all consumer groups that brokers know, sorted."""
+        """Return the names of all consumer groups that brokers know, sorted."""
         targets = await self._targets(cluster, None, is_every_cluster=True)
         found = await self._at_each(targets, self._groups_at)
         names = {name for table in found.values() for name in table}
@@ -164,7 +164,7 @@ class AdminGroups(AdminTopics):
         return any(found.values())
 
     async def group_config(self, group: str) -> list[GroupInfo]:
-        """Give a group's settings at each broker that knows it; raises NotFound."""
+        """Return a group's settings at each broker that knows it; raises NotFound."""
         name = self._wrap(group)
         targets = await self._targets(None, None, is_every_cluster=True)
         found = await self._at_each(targets, self._groups_at)
@@ -215,7 +215,7 @@ class AdminGroups(AdminTopics):
     # --- progress ---
 
     async def progress(self, group: str, *, topic: str | None = None) -> GroupProgress:
-        """Give how far a group is in each queue of a topic, or of all that it has offsets in.
+        """Return how far a group is in each queue of a topic, or of all that it has offsets in.
 
         >>> (await admin.progress("billing")).lag
         0
@@ -264,7 +264,7 @@ class AdminGroups(AdminTopics):
         return sorted(rows, key=lambda row: (row.topic, row.broker, row.queue_id))
 
     async def broker_progress(self, broker: str, *, is_order: bool = False) -> list[GroupProgress]:
-        """Give how far every group is at one broker (name or address).
+        """Return how far every group is at one broker (name or address).
 
         With `is_order` only in ordered topics.
         """
@@ -282,7 +282,7 @@ class AdminGroups(AdminTopics):
         ]
 
     async def delays(self, group: str, topic: str) -> list[QueueDelay]:
-        """Give how late a group is in each queue of a topic, by time; raises RouteNotFound."""
+        """Return how late a group is in each queue of a topic, by time; raises RouteNotFound."""
         header = QueryConsumeTimeSpan(topic=self._wrap(topic), consumer_group=self._wrap(group))
         _, targets = await self._targets_of_topic(header.topic)
 
@@ -308,7 +308,7 @@ class AdminGroups(AdminTopics):
         return sorted(rows, key=lambda row: (row.broker, row.queue_id))
 
     async def group_topics(self, group: str) -> list[str]:
-        """Give the topics that a group has offsets in, its retry topic left out."""
+        """Return the topics that a group has offsets in, its retry topic left out."""
         name = self._wrap(group)
 
         async def look(target: Target) -> list[str]:
@@ -329,7 +329,7 @@ class AdminGroups(AdminTopics):
         return sorted(self._unwrap(topic) for topic in topics if not is_retry_topic(topic))
 
     async def group_summary(self, group: str) -> GroupSummary:
-        """Give a group in one line: who is there, and how far behind it is."""
+        """Return a group in one line: who is there, and how far behind it is."""
         name = self._wrap(group)
         targets = await self._targets_of_group(name)
         members = await self._connections(targets, name)
@@ -354,7 +354,7 @@ class AdminGroups(AdminTopics):
     async def _connections(
         self, targets: list[Target], wrapped_group: str
     ) -> list[ConsumerConnections]:
-        """Give what each broker says of a group's members; nothing where nobody is online."""
+        """Return what each broker says of a group's members; nothing where nobody is online."""
 
         async def look(target: Target) -> ConsumerConnections | None:
             header = GetConsumerConnections(consumer_group=wrapped_group)

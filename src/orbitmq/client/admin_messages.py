@@ -69,7 +69,7 @@ class AdminMessages(AdminOffsets):
     """The part of Admin about messages."""
 
     async def message(self, message_id: str, *, topic: str | None = None) -> ReceivedMessage:
-        """Give a message by either of its ids; a unique id is looked for in `topic`.
+        """Return a message by either of its ids; a unique id is looked for in `topic`.
 
         >>> await admin.message("7F00000100002A9F000000000000DF14")
 
@@ -92,7 +92,7 @@ class AdminMessages(AdminOffsets):
         return found[0]
 
     async def message_by_offset_id(self, offset_id: str) -> ReceivedMessage:
-        """Give the message that an offset id stands for; raises NotFound."""
+        """Return the message that an offset id stands for; raises NotFound."""
         try:
             place = decode_offset_id(offset_id)
         except RemoteProtocolError as error:
@@ -114,7 +114,7 @@ class AdminMessages(AdminOffsets):
         return self._messages(answer, names.get(address, ""))[0]
 
     async def messages_by_unique_id(self, topic: str, unique_id: str) -> list[ReceivedMessage]:
-        """Give the messages that a producer gave this id: one, or more if it was sent again."""
+        """Return the messages that a producer gave this id: one, or more if it was sent again."""
         found: list[ReceivedMessage] = []
         for begin_ms in _begins(unique_id, self._instance.clock.wall_ms()):
             header = QueryMessage(
@@ -140,7 +140,7 @@ class AdminMessages(AdminOffsets):
         end_ms: int = TIME_MS_MAX,
         count_max: int = KEY_COUNT_MAX,
     ) -> list[ReceivedMessage]:
-        """Give the newest messages of a topic with a key, oldest first, at most 64 a broker.
+        """Return the newest messages of a topic with a key, oldest first, at most 64 a broker.
 
         Raises RouteNotFound for an unknown topic.
         """
@@ -178,7 +178,7 @@ class AdminMessages(AdminOffsets):
         return sorted(messages, key=lambda one: (one.store_ms, one.queue, one.queue_offset))
 
     async def peek(self, queue: MessageQueue, offset: int, count_max: int = 32) -> Peek:
-        """Give what lies in a queue from an offset on, without consuming it.
+        """Return what lies in a queue from an offset on, without consuming it.
 
         An offset that the queue does not have gives nothing and says where to look next.
         """
@@ -197,7 +197,7 @@ class AdminMessages(AdminOffsets):
         )
 
     def _messages(self, answer: Command, broker_name: str) -> list[ReceivedMessage]:
-        """Give the messages in an answer, with the topic they were sent to."""
+        """Return the messages in an answer, with the topic they were sent to."""
         found = [received(record, broker_name) for record in scan_records(answer.body)]
         for message in found:
             topic = message.topic
@@ -246,7 +246,7 @@ def _is_offset_id(message_id: str) -> bool:
 
 
 def _begins(unique_id: str, now_ms: int) -> list[int]:
-    """Give from when on to look for an id: from the time in it, if it has one, then from ever."""
+    """Return from when on to look for an id: from the time in it, if it has one, then from ever."""
     try:
         born_ms = unique_id_born_ms(decode_unique_id(unique_id), now_ms, UTC)
     except RemoteProtocolError:

@@ -62,7 +62,7 @@ class AdminOffsets(AdminGroups):
     # --- of queues ---
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """Give the offset of the first message that a queue still has."""
+        """Return the offset of the first message that a queue still has."""
         wrapped = self._wrap_queue(queue)
         header = GetMinOffset(topic=wrapped.topic, queue_id=wrapped.queue_id)
         asked = request(RequestCode.GET_MIN_OFFSET, header)
@@ -70,7 +70,7 @@ class AdminOffsets(AdminGroups):
         return read_header(GetMinOffsetAnswer, answer.fields).queue_offset
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """Give the offset that the next message of a queue will get."""
+        """Return the offset that the next message of a queue will get."""
         wrapped = self._wrap_queue(queue)
         header = GetMaxOffset(topic=wrapped.topic, queue_id=wrapped.queue_id)
         asked = request(RequestCode.GET_MAX_OFFSET, header)
@@ -78,7 +78,7 @@ class AdminOffsets(AdminGroups):
         return read_header(GetMaxOffsetAnswer, answer.fields).queue_offset
 
     async def offset_by_time(self, queue: MessageQueue, time_ms: int) -> int:
-        """Give the offset of the first message stored at or after a time.
+        """Return the offset of the first message stored at or after a time.
 
         Brokers of 4.9 give the nearest one instead when none was stored at that very time.
         """
@@ -92,7 +92,7 @@ class AdminOffsets(AdminGroups):
         return max(0, read_header(SearchOffsetAnswer, answer.fields).queue_offset)
 
     async def earliest_store_time(self, queue: MessageQueue) -> int | None:
-        """Give when a queue's first message was stored, in ms since 1970; None: it has none."""
+        """Return when a queue's first message was stored, in ms since 1970; None: it has none."""
         wrapped = self._wrap_queue(queue)
         header = GetEarliestStoreTime(topic=wrapped.topic, queue_id=wrapped.queue_id)
         asked = request(RequestCode.GET_EARLIEST_MSG_STORETIME, header)
@@ -103,7 +103,7 @@ class AdminOffsets(AdminGroups):
     # --- of groups ---
 
     async def group_offset(self, group: str, queue: MessageQueue) -> int | None:
-        """Give where a group goes on in a queue; None: it has no offset there.
+        """Return where a group goes on in a queue; None: it has no offset there.
 
         For a queue whose first message is recent brokers may answer 0 instead of None.
         """
@@ -157,7 +157,7 @@ class AdminOffsets(AdminGroups):
     async def member_offsets(
         self, group: str, topic: str, *, client_id: str | None = None
     ) -> dict[str, dict[MessageQueue, int]]:
-        """Give where each running consumer of a group says it is in a topic, by client id."""
+        """Return where each running consumer of a group says it is in a topic, by client id."""
         header = GetConsumerStatus(
             topic=self._wrap(topic), consumer_group=self._wrap(group), client_id=client_id
         )

@@ -133,7 +133,7 @@ class TopicInfo(_Result, frozen=True, kw_only=True):
 
 
 def perm_text(perm: int) -> str:
-    """Give a permission as letters.
+    """Return a permission as letters.
 
     >>> perm_text(4)
     'r-'

@@ -44,12 +44,12 @@ class AdminServers(AdminBase):
     # --- brokers ---
 
     async def broker_runtime(self, broker: str) -> BrokerRuntime:
-        """Give how a broker is doing; `broker` is its name (then its master) or an address."""
+        """Return how a broker is doing; `broker` is its name (then its master) or an address."""
         (target,) = await self._targets(None, broker)
         return await self._runtime_at(target)
 
     async def broker_runtimes(self, *, cluster: str | None = None) -> list[BrokerRuntime]:
-        """Give how all brokers are doing, slaves included; those that do not answer are an error.
+        """Return how all brokers are doing, slaves included; those that do not answer are an error.
 
         >>> [(one.name, one.version) for one in await admin.broker_runtimes()]
 
@@ -92,7 +92,7 @@ class AdminServers(AdminBase):
         )
 
     async def broker_settings(self, broker: str) -> dict[str, str]:
-        """Give a broker's settings in force, by the original's names."""
+        """Return a broker's settings in force, by the original's names."""
         (target,) = await self._targets(None, broker)
         answer = await self._ask(target.address, request(RequestCode.GET_BROKER_CONFIG))
         return dict(sorted(parse_properties(answer.body).items()))
@@ -115,7 +115,7 @@ class AdminServers(AdminBase):
         await self._at_each(await self._targets(cluster, broker), change)
 
     async def figures(self, broker: str, name: str, key: str) -> Figures | None:
-        """Give one of a broker's figures by name; None when nothing was counted under it.
+        """Return one of a broker's figures by name; None when nothing was counted under it.
 
         >>> await admin.figures("broker-a", "TOPIC_PUT_NUMS", "orders")
         """
@@ -162,7 +162,7 @@ class AdminServers(AdminBase):
     # --- name servers ---
 
     async def namesrv_settings(self) -> dict[str, dict[str, str]]:
-        """Give the settings of each name server, by its address."""
+        """Return the settings of each name server, by its address."""
         answers = await self._tell_namesrvs(RequestCode.GET_NAMESRV_CONFIG)
         return {
             address: dict(sorted(parse_properties(answer.body).items()))
@@ -180,7 +180,7 @@ class AdminServers(AdminBase):
         await self._tell_namesrvs(RequestCode.PUT_KV_CONFIG, header)
 
     async def get_kv(self, namespace: str, key: str) -> str | None:
-        """Give the value of a key; None when there is none."""
+        """Return the value of a key; None when there is none."""
         header = GetKv(namespace=namespace, key=key)
         try:
             answer = await self._ask_namesrv(RequestCode.GET_KV_CONFIG, header)
@@ -196,7 +196,7 @@ class AdminServers(AdminBase):
         await self._tell_namesrvs(RequestCode.DELETE_KV_CONFIG, header)
 
     async def list_kv(self, namespace: str) -> dict[str, str]:
-        """Give all keys and values of a namespace; empty when there is none of that name."""
+        """Return all keys and values of a namespace; empty when there is none of that name."""
         try:
             answer = await self._ask_namesrv(
                 RequestCode.GET_KVLIST_BY_NAMESPACE, ListKv(namespace=namespace)
@@ -234,7 +234,7 @@ class AdminServers(AdminBase):
         return await self._known_broker(broker, counts)
 
     async def _known_broker(self, broker: str, counts: dict[str, int]) -> dict[str, int]:
-        """Give the counts, or raise NotFound: nothing was touched as there is no such broker."""
+        """Return the counts, or raise NotFound: nothing was touched as there is no such broker."""
         if not any(counts.values()):
             names = [entry.name for known in await self.clusters() for entry in known.brokers]
             if broker not in names:
@@ -254,7 +254,7 @@ def _window(figures: WindowFigures) -> Window:
 
 
 def _counts(table: dict[str, str], prefix: str) -> tuple[int, int, int]:
-    """Give what was counted until now, until this morning and until yesterday morning."""
+    """Return what was counted until now, until this morning and until yesterday morning."""
     ends = ("TodayNow", "TodayMorning", "YesterdayMorning")
     now, today, yesterday = (_whole(table.get(f"{prefix}Total{end}")) for end in ends)
     return now, today, yesterday

@@ -100,7 +100,7 @@ class AdminTopics(AdminBase):
     """The part of Admin about topics."""
 
     async def topics(self, *, cluster: str | None = None, with_system: bool = False) -> list[str]:
-        """Give the names of all topics, sorted.
+        """Return the names of all topics, sorted.
 
         Retry and dead-letter topics and those of the system are left out unless `with_system`.
 
@@ -136,7 +136,7 @@ class AdminTopics(AdminBase):
         }
 
     async def unit_topics(self, which: str = "unit") -> list[str]:
-        """Give the topics of units: `unit`, `subscribed` by units, or `subscribed by others`."""
+        """Return the topics of units: `unit`, `subscribed` by units, or `subscribed by others`."""
         if which not in UNIT_LISTS:
             raise LocalProtocolError(f"{which!r} is none of {', '.join(UNIT_LISTS)}")
         answer = await self._ask_namesrv(UNIT_LISTS[which])
@@ -219,7 +219,7 @@ class AdminTopics(AdminBase):
             await self._tell_namesrvs(RequestCode.DELETE_KV_CONFIG, header)
 
     async def _order_parts(self, wrapped_topic: str) -> dict[str, str]:
-        """Give what name servers have of an ordered topic: its queues by broker.
+        """Return what name servers have of an ordered topic: its queues by broker.
 
         Its route does not say so unless they have orderMessageEnable.
         """
@@ -283,7 +283,7 @@ class AdminTopics(AdminBase):
     # --- looking ---
 
     async def topic_config(self, topic: str) -> list[TopicInfo]:
-        """Give a topic's settings at each of its brokers; raises RouteNotFound."""
+        """Return a topic's settings at each of its brokers; raises RouteNotFound."""
         name = self._wrap(topic)
         _, targets = await self._targets_of_topic(name)
 
@@ -307,7 +307,7 @@ class AdminTopics(AdminBase):
         ]
 
     async def _config_at(self, target: Target, wrapped_topic: str) -> TopicConfig | None:
-        """Give a topic's settings at a broker; 4.9 is asked for those of all topics."""
+        """Return a topic's settings at a broker; 4.9 is asked for those of all topics."""
         asked = request(RequestCode.GET_TOPIC_CONFIG, GetTopicConfig(topic=wrapped_topic))
         try:
             answer = await self._ask(target.address, asked)
@@ -322,12 +322,12 @@ class AdminTopics(AdminBase):
         return read_json(answer.body, TopicConfigTable).topic_config_table.get(wrapped_topic)
 
     async def topic_route(self, topic: str) -> TopicRouteInfo:
-        """Give where a topic is; raises RouteNotFound."""
+        """Return where a topic is; raises RouteNotFound."""
         route = await self._instance.routes.look_up(self._wrap(topic))
         return _route_info(topic, route)
 
     async def topic_stats(self, topic: str) -> TopicStats:
-        """Give what a topic's queues hold, at all brokers; raises RouteNotFound."""
+        """Return what a topic's queues hold, at all brokers; raises RouteNotFound."""
         name = self._wrap(topic)
         _, targets = await self._targets_of_topic(name)
 
@@ -361,7 +361,7 @@ class AdminTopics(AdminBase):
         ]
 
     async def topic_groups(self, topic: str) -> list[str]:
-        """Give the groups that consume a topic, or have consumed it; raises RouteNotFound."""
+        """Return the groups that consume a topic, or have consumed it; raises RouteNotFound."""
         name = self._wrap(topic)
         _, targets = await self._targets_of_topic(name)
 
@@ -376,7 +376,7 @@ class AdminTopics(AdminBase):
     async def queue_entries(
         self, queue: MessageQueue, queue_offset: int, count: int = 10, *, group: str = ""
     ) -> list[QueueEntryInfo]:
-        """Give entries of a queue's index, and which of them a running `group` would be given.
+        """Return entries of a queue's index, and which of them a running `group` would be given.
 
         Raises NotFound when the queue has nothing at that offset.
         """
@@ -406,7 +406,7 @@ class AdminTopics(AdminBase):
 
 
 def _changed(before: TopicConfig | None, name: str, options: TopicOptions) -> CreateTopic:
-    """Give the request that makes a topic what the options say (rule 1)."""
+    """Return the request that makes a topic what the options say (rule 1)."""
     new = TopicConfig(topic_name=name, read_queue_count=QUEUE_COUNT, write_queue_count=QUEUE_COUNT)
     now = before or new
     read_count = options.get("queue_count", now.read_queue_count)

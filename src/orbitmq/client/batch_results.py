@@ -20,7 +20,7 @@ Run = tuple[Sending, slice]
 async def batch_results(
     topic: str, unique_ids: Sequence[str], sendings: list[Run], unsent: MQError | None
 ) -> list[SendResult]:
-    """Wait for all requests of a batch; give one result for each message.
+    """Wait for all requests of a batch; return one result for each message.
 
     `unsent` is why the messages behind those of the last request were not sent.
     """
@@ -46,7 +46,7 @@ async def batch_results(
 def _outcomes(
     answer: SendResult | BaseException, unique_ids: Sequence[str]
 ) -> list[SendResult | BaseException]:
-    """Give what one request's answer says of each of its messages."""
+    """Return what one request's answer says of each of its messages."""
     if isinstance(answer, BaseException):
         return [answer] * len(unique_ids)
     offset_ids = answer.offset_id.split(",")

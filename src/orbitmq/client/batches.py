@@ -50,12 +50,12 @@ def _misfit(first: Message, message: Message) -> str | None:
 
 
 def record_size(message: Message, properties: bytes) -> int:
-    """Give how many bytes a message takes at a broker, at most (rule 3)."""
+    """Return how many bytes a message takes at a broker, at most (rule 3)."""
     return RECORD_OVERHEAD + len(message.topic) + len(message.body) + len(properties)
 
 
 def split(sizes: Sequence[int], bytes_max: int, count_max: int = RUN_COUNT_MAX) -> Iterator[slice]:
-    """Give the runs of messages of these sizes, as slices.
+    """Return the runs of messages of these sizes, as slices.
 
     >>> list(split([4, 4, 4, 9], 8))
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]

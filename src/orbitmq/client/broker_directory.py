@@ -51,7 +51,7 @@ class BrokerDirectory:
         """Do nothing: the list is fixed."""
 
     async def call(self, asked: Command, timeout_s: float) -> Command:
-        """Give what a name server would answer; raises what the first silent broker does."""
+        """Return what a name server would answer; raises what the first silent broker does."""
         if asked.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
             return await self._route(asked, timeout_s)
         if asked.code == RequestCode.GET_BROKER_CLUSTER_INFO:
@@ -93,7 +93,7 @@ class BrokerDirectory:
         return reply_to(asked, body=write_json(TopicList(topic_list=names), standard=True))
 
     async def _configs(self, timeout_s: float) -> dict[str, dict[str, TopicConfig]]:
-        """Give the topics of each broker."""
+        """Return the topics of each broker."""
 
         async def one(address: str) -> dict[str, TopicConfig]:
             body = await self._body(address, RequestCode.GET_ALL_TOPIC_CONFIG, timeout_s)
@@ -103,7 +103,7 @@ class BrokerDirectory:
         return dict(zip(self.addresses, found, strict=True))
 
     async def _brokers(self, addresses: list[str], timeout_s: float) -> list[BrokerData]:
-        """Give what brokers are, one for each address."""
+        """Return what brokers are, one for each address."""
 
         async def one(address: str) -> BrokerData:
             body = await self._body(address, RequestCode.GET_BROKER_CONFIG, timeout_s)
@@ -134,7 +134,7 @@ def _queues(broker_name: str, config: TopicConfig) -> QueueData:
 
 
 def _merged(brokers: list[BrokerData]) -> list[BrokerData]:
-    """Give one entry for each name: its members may have been given one by one."""
+    """Return one entry for each name: its members may have been given one by one."""
     members: dict[tuple[str, str], dict[int, str]] = {}
     for broker in brokers:
         members.setdefault((broker.cluster, broker.broker_name), {}).update(broker.broker_addrs)

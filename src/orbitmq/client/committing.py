@@ -36,14 +36,14 @@ class Commits:
         self._is_failing = False
 
     def with_pull(self, process_queue: ProcessQueue) -> int | None:
-        """Give the offset that a pull takes along; None when it takes none."""
+        """Return the offset that a pull takes along; None when it takes none."""
         if not self._is_shared or not process_queue.is_settled:
             return None
         offset = self._note(process_queue)
         return offset if offset is not None and offset > 0 else None
 
     def _note(self, process_queue: ProcessQueue) -> int | None:
-        """Copy the progress into the store's memory; give what it has then."""
+        """Copy the progress into the store's memory; return what it has then."""
         progress = process_queue.progress
         if progress is not None:
             self.store.update(process_queue.queue, progress, increases_only=True)
@@ -93,7 +93,7 @@ class Commits:
     async def _settled(
         self, process_queues: Collection[ProcessQueue], *, is_last: bool
     ) -> list[ProcessQueue]:
-        """Give those that may be committed, after a look at what the store has (rule 2)."""
+        """Return those that may be committed, after a look at what the store has (rule 2)."""
         known = [each for each in process_queues if each.progress is not None]
         now_s = self._loop.time()
         due = [

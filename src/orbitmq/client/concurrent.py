@@ -223,7 +223,7 @@ class ConcurrentConsumption:
 
 
 def delay_level_of(outcome: Outcome) -> int:
-    """Give the delay level that an outcome asks for."""
+    """Return the delay level that an outcome asks for."""
     if isinstance(outcome, DeadLetter):
         return DEAD_LETTER_LEVEL
     return outcome.delay_level if isinstance(outcome, Retry) else 0

@@ -54,5 +54,5 @@ def check_ranges(settings: object, ranges: Mapping[str, Range]) -> None:
 
 
 def from_ms(from_time_s: float | None, now_ms: int) -> int:
-    """Give where CONSUME_FROM_TIMESTAMP begins: half an hour ago unless somebody says otherwise."""
+    """Where CONSUME_FROM_TIMESTAMP begins: half an hour ago unless somebody says otherwise."""
     return now_ms - HALF_HOUR_MS if from_time_s is None else round(from_time_s * 1000)

@@ -62,7 +62,7 @@ class Decoder:
     def decode(
         self, body: bytes, min_offset: int, max_offset: int, offset_delta: int = 0
     ) -> list[ReceivedMessage]:
-        """Give the messages of an answer's body.
+        """Return the messages of an answer's body.
 
         Raises RemoteProtocolError when it holds something else than whole records, MissingExtra
         when a decompressor is not installed.
@@ -145,7 +145,7 @@ class Decoder:
         return self.message_of(record), size
 
     def message_of(self, record: Record) -> ReceivedMessage:
-        """Give one record as a message of this queue."""
+        """Return one record as a message of this queue."""
         properties = record.properties
         is_retry = is_retry_topic(record.topic)
         return ReceivedMessage(

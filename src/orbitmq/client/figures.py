@@ -81,7 +81,7 @@ class Figures:
         return rows[-1]
 
     def status(self, topic: str) -> ConsumeStatus:
-        """Give a topic's figures."""
+        """Return a topic's figures."""
         now = int(self._clock.monotonic_s() // ROW_S)
         rows = self._rows.get(topic, ())
         minute = [row for row in rows if row.number > now - MINUTE_ROWS]

@@ -47,7 +47,7 @@ class Handling(Protocol):
     """One way to have jobs handled."""
 
     async def outcome(self, job: Job) -> Outcome:
-        """Have a job handled now; give what became of it."""
+        """Have a job handled now; return what became of it."""
         ...
 
 
@@ -112,7 +112,7 @@ class Calling:
         self._wall_until_s = -inf
 
     def begin(self, job: Job) -> Any:
-        """Note the beginning of a call; give the handler's argument."""
+        """Note the beginning of a call; return the handler's argument."""
         job.started_s = now_s = self.clock.monotonic_s()
         if now_s >= self._wall_until_s:  # one clock for most calls; in any thread
             self._wall_ms = self.clock.wall_ms()
@@ -123,7 +123,7 @@ class Calling:
         return messages if self.is_batch else messages[0]
 
     def context(self, job: Job) -> ConsumeContext:
-        """Give what hooks see, and let them see it."""
+        """Return what hooks see, and let them see it."""
         context = ConsumeContext(
             group=self._settings.group,
             namespace=self._settings.namespace,
@@ -159,7 +159,7 @@ class AsyncHandling:
         self._calling = calling
 
     async def outcome(self, job: Job) -> Outcome:
-        """Have a job handled now; give what became of it."""
+        """Have a job handled now; return what became of it."""
         calling = self._calling
         argument = calling.begin(job)
         context = calling.context(job) if calling.hooks else None
@@ -203,7 +203,7 @@ class ThreadHandling:
         return self._workers.close(wait_s)
 
     async def outcome(self, job: Job) -> Outcome:
-        """Have a job handled now; give what became of it."""
+        """Have a job handled now; return what became of it."""
         job.answer = asyncio.get_running_loop().create_future()
         self._workers.put([job])
         return await job.answer

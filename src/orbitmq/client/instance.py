@@ -61,7 +61,7 @@ _shared: dict[_Key, "Instance"] = {}
 
 
 async def join(settings: ClientSettings) -> "Instance":
-    """Give the instance that these settings ask for, started; `leave` gives it back.
+    """Return the instance that these settings ask for, started; `leave` gives it back.
 
     Raises SettingError when no name server is known, ConnectFailed when a look-up fails.
     """
@@ -152,7 +152,7 @@ class Instance:
             self._every(LOOKUP_INTERVAL_S, self.name_servers.look_up)
 
     async def leave(self) -> None:
-        """Give the instance back; the last one that does closes it."""
+        """Return the instance back; the last one that does closes it."""
         self._member_count -= 1
         if self._member_count > 0 or self._is_closed:
             return
@@ -220,7 +220,7 @@ class Instance:
             )
 
     def topics(self) -> set[str]:
-        """Give the topics that members use."""
+        """Return the topics that members use."""
         members = [*self.producers.values(), *self.consumers.values()]
         return {topic for member in members for topic in member.topics()}
 
@@ -249,7 +249,7 @@ class Instance:
     # --- heartbeats ---
 
     def broker_addresses(self) -> set[str]:
-        """Give the addresses that get heartbeats (rule 2)."""
+        """Return the addresses that get heartbeats (rule 2)."""
         return {
             address
             for members in self.routes.broker_addresses().values()
@@ -258,7 +258,7 @@ class Instance:
         }
 
     async def heartbeat(self) -> int:
-        """Tell all brokers who is here; give how many answered."""
+        """Tell all brokers who is here; return how many answered."""
         if not self.producers and not self.consumers:
             return 0
         beats = [self._beat(address) for address in self.broker_addresses()]

@@ -55,7 +55,7 @@ class Iteration:
         self._is_closed = False
 
     async def outcome(self, job: Job) -> Outcome:
-        """Offer a job to the loops; give what became of it."""
+        """Offer a job to the loops; return what became of it."""
         if self._is_closed:
             return NotBegun()
         job.answer = self._loop.create_future()
@@ -92,7 +92,7 @@ class Iteration:
         return iterator
 
     async def next(self) -> Open | None:
-        """Give the next message, None when there will be none any more."""
+        """Return the next message, None when there will be none any more."""
         self._given_count += 1
         if self._given_count % TURN_COUNT == 0:
             await asyncio.sleep(0)  # a loop whose body never waits lets others have a turn
@@ -106,7 +106,7 @@ class Iteration:
         return Open(job, self._calling.context(job) if self._calling.hooks else None)
 
     def _first_ready(self) -> Job | None:
-        """Give the first job whose queue is still ours; nobody begins those before it (rule 3)."""
+        """The first job whose queue is still ours; nobody begins those before it (rule 3)."""
         while self._ready:
             job = self._ready.popleft()
             if not job.process_queue.is_dropped:
@@ -170,7 +170,7 @@ class MessageIterator:
         self._open: Open | None = None
 
     def __aiter__(self) -> "MessageIterator":
-        """Give the loop itself."""
+        """Return the loop itself."""
         return self
 
     async def __anext__(self) -> ReceivedMessage:

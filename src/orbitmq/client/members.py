@@ -20,7 +20,7 @@ class ProducerMember(Protocol):
         ...
 
     def topics(self) -> Collection[str]:
-        """Give the topics whose routes it needs."""
+        """Return the topics whose routes it needs."""
         ...
 
 
@@ -33,11 +33,11 @@ class ConsumerMember(Protocol):
         ...
 
     def topics(self) -> Collection[str]:
-        """Give the topics whose routes it needs, its retry topic included."""
+        """Return the topics whose routes it needs, its retry topic included."""
         ...
 
     def heartbeat(self) -> ConsumerData:
-        """Give what a heartbeat says of it."""
+        """Return what a heartbeat says of it."""
         ...
 
     def rebalance_soon(self) -> None:
@@ -49,13 +49,13 @@ class ConsumerMember(Protocol):
         ...
 
     def offsets(self, topic: str) -> dict[MessageQueue, int]:
-        """Give how far it has come in the queues that it has (request 221)."""
+        """Return how far it has come in the queues that it has (request 221)."""
         ...
 
     def running_info(self) -> bytes:
-        """Give the body that answers request 307."""
+        """Return the body that answers request 307."""
         ...
 
     async def consume_directly(self, record: Record, broker_name: str) -> bytes:
-        """Consume one message now; give the body that answers request 309."""
+        """Consume one message now; return the body that answers request 309."""
         ...

@@ -62,7 +62,7 @@ class Message(msgspec.Struct):
     """False: a broker with synchronous flush or slaves answers before they have it."""
 
     def wire_properties(self) -> dict[str, str]:
-        """Give all properties that travel; raises LocalProtocolError for what may not be set."""
+        """Return all properties that travel; raises LocalProtocolError for what may not be set."""
         for name in self.properties:
             if is_reserved(name):
                 raise LocalProtocolError(
@@ -175,7 +175,7 @@ class ReceivedMessage(msgspec.Struct, kw_only=True, dict=True):
 
 
 def received(record: Record, broker_name: str) -> ReceivedMessage:
-    """Give a stored record as a received message, with the topic it lies in.
+    """Return a stored record as a received message, with the topic it lies in.
 
     Raises RemoteProtocolError when its body cannot be decompressed.
     """

@@ -37,7 +37,7 @@ Ask = Callable[[str, Command, float], Awaitable[Command]]
 
 
 def source_of(settings: ClientSettings) -> tuple[str, str]:
-    """Give the list of addresses that counts now (rule 1), and the http address."""
+    """Return the list of addresses that counts now (rule 1), and the http address."""
     if settings.brokers:
         return f"brokers {settings.brokers}", ""
     return (
@@ -82,7 +82,7 @@ class NameServers:
             self._current = self._chance.below(len(addresses))
 
     async def call(self, request: Command, timeout_s: float) -> Command:
-        """Give the answer of the first name server that answers; raises the last one's silence."""
+        """The answer of the first name server that answers; raises the last one's silence."""
         last: MQError = ConnectFailed("no name server is known")
         for _ in range(len(self.addresses)):
             address = self.addresses[self._current % len(self.addresses)]

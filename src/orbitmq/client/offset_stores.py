@@ -55,11 +55,11 @@ class OffsetStore(Protocol):
         ...
 
     def cached(self, queue: MessageQueue) -> int | None:
-        """Give what is remembered of a queue, without waiting."""
+        """Return what is remembered of a queue, without waiting."""
         ...
 
     async def read(self, queue: MessageQueue) -> int | None:
-        """Give what is stored of a queue, None when there is nothing.
+        """Return what is stored of a queue, None when there is nothing.
 
         Raises MQError when it cannot be known.
         """
@@ -74,7 +74,7 @@ class OffsetStore(Protocol):
         ...
 
     def snapshot(self, topic: str) -> dict[MessageQueue, int]:
-        """Give what is remembered of a topic's queues; of all topics' for an empty text."""
+        """Return what is remembered of a topic's queues; of all topics' for an empty text."""
         ...
 
 
@@ -90,7 +90,7 @@ class Remembered:
             self._offsets[queue] = offset
 
     def cached(self, queue: MessageQueue) -> int | None:
-        """Give what is remembered of a queue."""
+        """Return what is remembered of a queue."""
         return self._offsets.get(queue)
 
     def remove(self, queue: MessageQueue) -> None:
@@ -98,7 +98,7 @@ class Remembered:
         self._offsets.pop(queue, None)
 
     def snapshot(self, topic: str) -> dict[MessageQueue, int]:
-        """Give what is remembered of a topic's queues; of all topics' for an empty text."""
+        """Return what is remembered of a topic's queues; of all topics' for an empty text."""
         return {
             queue: offset
             for queue, offset in self._offsets.items()
@@ -201,7 +201,7 @@ class FileOffsets(Remembered):
             ) from error
 
     async def read(self, queue: MessageQueue) -> int | None:
-        """Give what the file said or will say: nobody else writes it."""
+        """Return what the file said or will say: nobody else writes it."""
         return self._offsets.get(queue)
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
@@ -237,7 +237,7 @@ async def first_offset(
     where: ConsumeFromWhere,
     timestamp_ms: int,
 ) -> int:
-    """Give where to begin in a queue that has just become ours.
+    """Return where to begin in a queue that has just become ours.
 
     What the store has counts. A group that is new there begins as `where` says: at the end, at the
     beginning, or at a time; but a retry topic at its beginning, or, by time, at its end, as the

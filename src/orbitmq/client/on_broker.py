@@ -41,7 +41,7 @@ Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
 def handlers_of(consumers: Mapping[str, ConsumerMember], spawn: Spawn) -> dict[int, Handler]:
-    """Give the handlers of a client whose consumers, by group, are these."""
+    """Return the handlers of a client whose consumers, by group, are these."""
     asked = Asked(consumers, spawn)
     return {
         RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: asked.members_changed,

@@ -122,7 +122,7 @@ class OrderlyConsumption:
     # --- one call ---
 
     async def _consume(self, process_queue: ProcessQueue) -> float | None:
-        """Have the next jobs handled; give how long the queue must pause, None for not at all."""
+        """Have the next jobs handled; return how long the queue must pause, None for not at all."""
         handling = self._handling
         process_queue.is_handling = True
         try:
@@ -153,7 +153,7 @@ class OrderlyConsumption:
         return pause_s
 
     async def _settle(self, job: Job, outcome: Outcome) -> float | None:
-        """Do what an outcome asks for; give how long the queue must pause."""
+        """Do what an outcome asks for; return how long the queue must pause."""
         process_queue = job.process_queue
         if isinstance(outcome, NotBegun):
             process_queue.waiting.extendleft(reversed(job.messages))

@@ -56,7 +56,7 @@ def check_body(body: object, bytes_max: int) -> None:
 
 
 def properties_text(message: Message, unique_id: str, namespace_entry: str = "") -> str:
-    """Give the properties string of a message; raises LocalProtocolError for what may not be."""
+    """Return the properties string of a message; raises LocalProtocolError for what may not be."""
     text = f"{_ID_BEGIN}{unique_id}"
     if message.tag or message.keys or message.properties or _is_special(message):
         text = f"{text}{ENTRY_END}{_own_properties(message)}{namespace_entry}"
@@ -76,7 +76,7 @@ def _own_properties(message: Message) -> str:
 
 
 def batch_properties(first: Message) -> str:
-    """Give a batch's own properties. Brokers add them to each message's, so there is no id here."""
+    """A batch's own properties. Brokers add them to each message's, so there is no id here."""
     return _WAITS[first.waits_for_store][len(ENTRY_END) :]
 
 
@@ -85,7 +85,7 @@ def _is_special(message: Message) -> bool:
 
 
 def encode_text(text: str) -> bytes:
-    """Give a properties string as bytes; raises LocalProtocolError when it is too long."""
+    """Return a properties string as bytes; raises LocalProtocolError when it is too long."""
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
@@ -99,7 +99,7 @@ def encode_text(text: str) -> bytes:
 
 
 def compressed(body: bytes, kind: Compression, level: int = COMPRESSION_LEVEL) -> tuple[bytes, int]:
-    """Give a body compressed, and the sysFlag that says so.
+    """Return a body compressed, and the sysFlag that says so.
 
     One that grows by it stays as it is: a body of the greatest size would be refused by brokers.
     """

@@ -104,7 +104,7 @@ class ProcessQueue:
                 in_hand[message.queue_offset] = job
 
     def remove(self, messages: Iterable[ReceivedMessage]) -> int:
-        """Have these in hand no more; give how many were."""
+        """Have these in hand no more; return how many were."""
         in_hand, order = self._in_hand, self._order
         count = len(in_hand)
         for message in messages:
@@ -149,7 +149,7 @@ class ProcessQueue:
         return self.next_offset if self.is_known else None
 
     def stuck_job(self, since_s: float) -> Job | None:
-        """Give the job of the first message, if its handler began before `since_s`."""
+        """Return the job of the first message, if its handler began before `since_s`."""
         job = self._in_hand[self._order[0]] if self._order else None
         if job is None or job.started_s is None or job.started_s > since_s:
             return None

@@ -163,7 +163,7 @@ class Producer:
         selector: QueueSelector | None = None,
         key: str | int | None = None,
     ) -> SendResult:
-        """Send a message and give the broker's answer.
+        """Send a message and return the broker's answer.
 
         The queue is the next one in turn, or `queue`, or what `selector` chooses, or that of `key`
         (messages of one key meet in one queue, as with the original's SelectMessageQueueByHash);
@@ -289,7 +289,7 @@ class Producer:
         return await batch_results(messages[0].topic, unique_ids, sendings, unsent)
 
     async def publish_queues(self, topic: str) -> list[MessageQueue]:
-        """Give the queues that messages of a topic may go to, by broker and number.
+        """Return the queues that messages of a topic may go to, by broker and number.
 
         Raises RouteNotFound or ConnectFailed.
         """
@@ -320,7 +320,7 @@ class Producer:
         return self._group
 
     def topics(self) -> Collection[str]:
-        """Give the topics that were sent to, with their namespace."""
+        """Return the topics that were sent to, with their namespace."""
         return [publication.topic for publication in self._publications.values()]
 
     # --- from a message to a Sending ---
@@ -334,7 +334,7 @@ class Producer:
         return self._sender
 
     async def _wait_room(self, sender: Sender, timeout_s: float) -> float:
-        """Wait for room within a time-out; give what is left of it."""
+        """Wait for room within a time-out; return what is left of it."""
         began_s = sender.loop.time()
         try:
             async with asyncio.timeout(timeout_s):
@@ -369,7 +369,7 @@ class Producer:
         return sending
 
     def _pack(self, publication: Publication, message: Message, now_ms: int) -> "_Packed":
-        """Give unique id, body and encoded properties of a batch's message."""
+        """Return unique id, body and encoded properties of a batch's message."""
         check_body(message.body, self.settings.message_bytes_max)
         unique_id = self._ids.next_id(now_ms)
         text = properties_text(message, unique_id, publication.properties_end)
@@ -406,7 +406,7 @@ class Producer:
     # --- topics ---
 
     def _publication(self, topic: str) -> Publication:
-        """Give what is kept of a topic; raises LocalProtocolError when it is no topic's name."""
+        """Return what is kept of a topic; raises LocalProtocolError when it is no topic's name."""
         publication = self._publications.get(topic)
         if publication is None:
             publication = self._new_publication(self._running(), topic)

@@ -82,7 +82,7 @@ class Publication:
 
 
 def vip_address(address: str) -> str:
-    """Give the port two below, where the original's brokers take sends as well."""
+    """Return the port two below, where the original's brokers take sends as well."""
     host, port = split_address(address)
     host = f"[{host}]" if ":" in host else host
     return f"{host}:{port - VIP_PORT_DISTANCE}"

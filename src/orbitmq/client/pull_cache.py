@@ -32,7 +32,7 @@ class _Batch:
         self.size_bytes = sum([len(message.body) for message in messages])
 
     def take(self, count_max: int) -> tuple[list[ReceivedMessage], int]:
-        """Give messages and their bytes; they are not in the batch any more."""
+        """Return messages and their bytes; they are not in the batch any more."""
         taken, rest = self.messages, self.messages[count_max:]
         if not rest:
             self.messages = []

@@ -226,7 +226,7 @@ class PullConsumer:
             member.queues.add(queue, Subscription(queue.topic, selector_of(selector), now_ms))
 
     def assignment(self) -> list[MessageQueue]:
-        """Give the queues that it has now."""
+        """Return the queues that it has now."""
         return sorted(self._running().queues.table)
 
     def add_filter_hook(self, hook: FilterHook) -> None:
@@ -236,7 +236,7 @@ class PullConsumer:
     # --- messages ---
 
     async def poll(self, timeout: float | None = None) -> list[ReceivedMessage]:
-        """Give the next messages of one queue, at most `pull_batch_size`.
+        """Return the next messages of one queue, at most `pull_batch_size`.
 
         Waits up to `timeout` seconds, `poll_timeout_s` if not given; then it gives none. What the
         polls before gave counts as consumed. One poll at a time: ClientStateError otherwise.
@@ -260,7 +260,7 @@ class PullConsumer:
         return self
 
     async def __anext__(self) -> ReceivedMessage:
-        """Give the next message; the iteration ends when the consumer is closed."""
+        """Return the next message; the iteration ends when the consumer is closed."""
         while self._member is not None:
             taken = await self._take(1, None)
             if taken:
@@ -300,7 +300,7 @@ class PullConsumer:
         await self._running().queues.restart(pulled, await self.offset_for_time(queue, time_s))
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Give no messages of these queues until `resume`."""
+        """Return no messages of these queues until `resume`."""
         for queue in queues:
             self._running().queues.cache.pause(self._pulled(queue))
 
@@ -326,17 +326,17 @@ class PullConsumer:
             await queues.store_offsets(chosen)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Give what is stored for the group in a queue; None when there is nothing."""
+        """Return what is stored for the group in a queue; None when there is nothing."""
         return await self._running().store.read(self._full(queue))
 
     def position(self, queue: MessageQueue) -> int | None:
-        """Give the offset behind what was handed out; None while it is not known."""
+        """Return the offset behind what was handed out; None while it is not known."""
         return self._pulled(queue).position
 
     # --- facts about topics ---
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """Give all queues of a topic; raises RouteNotFound when it does not exist."""
+        """Return all queues of a topic; raises RouteNotFound when it does not exist."""
         topic = wrap_namespace(self._settings.namespace, topic)
         route = await self._running().instance.routes.find(topic)
         return sorted(route.subscribe_queues)
@@ -347,15 +347,15 @@ class PullConsumer:
         await self._running().watch(topic, listener)
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """Give the offset of the oldest message that a queue has."""
+        """Return the offset of the oldest message that a queue has."""
         return await queue_offsets.min_offset(self._running().instance, self._full(queue))
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """Give the offset that a queue's next message will get."""
+        """Return the offset that a queue's next message will get."""
         return await queue_offsets.max_offset(self._running().instance, self._full(queue))
 
     async def offset_for_time(self, queue: MessageQueue, time_s: float) -> int:
-        """Give the offset about which messages were stored at a time, in seconds since 1970."""
+        """Return the offset about which messages were stored at a time, in seconds since 1970."""
         instance = self._running().instance
         timestamp_ms = round(time_s * 1000)
         return await queue_offsets.offset_for_time(instance, self._full(queue), timestamp_ms)

@@ -136,12 +136,12 @@ class PullMember:
     # --- what the instance and brokers ask ---
 
     def topics(self) -> Collection[str]:
-        """Give the topics whose routes it needs."""
+        """Return the topics whose routes it needs."""
         assigned = {queue.topic for queue in self.queues.table}
         return {*self.subscriptions, *assigned, *self._watched}
 
     def heartbeat(self) -> ConsumerData:
-        """Give what a heartbeat says of it."""
+        """Return what a heartbeat says of it."""
         return ConsumerData(
             group_name=self.group,
             consume_type=ConsumeType.CONSUME_ACTIVELY,
@@ -167,7 +167,7 @@ class PullMember:
         await self.queues.store_offsets(ours)
 
     def offsets(self, topic: str) -> dict[MessageQueue, int]:
-        """Give how far it has come (221)."""
+        """Return how far it has come (221)."""
         return {
             queue: pulled.done
             for queue, pulled in self.queues.table.items()
@@ -175,7 +175,7 @@ class PullMember:
         }
 
     def running_info(self) -> bytes:
-        """Give the body that answers 307; a pull consumer has no figures, as in the original."""
+        """Return the body that answers 307; a pull consumer has no figures, as in the original."""
         properties = {
             "PROP_CONSUME_TYPE": ConsumeType.CONSUME_ACTIVELY.name,
             "PROP_CONSUMER_START_TIMESTAMP": str(self._start_ms),

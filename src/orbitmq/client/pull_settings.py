@@ -141,7 +141,7 @@ _RANGES = {
 
 
 def pull_settings(namesrv: str | None, group: str, options: dict[str, Any]) -> PullConsumerSettings:
-    """Give checked settings; raises SettingError for what cannot be used."""
+    """Return checked settings; raises SettingError for what cannot be used."""
     settings = settings_from(PullConsumerSettings, options, namesrv=namesrv or "", group=group)
     check_group_of("PullConsumer", group, settings.namespace)
     check_ranges(settings, _RANGES)

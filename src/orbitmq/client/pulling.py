@@ -190,7 +190,7 @@ class Puller:
         self._decoders.pop(queue, None)
 
     async def _member(self, queue: MessageQueue) -> tuple[int, str]:
-        """Give id and address of the member to pull from (rule 1)."""
+        """Return id and address of the member to pull from (rule 1)."""
         routes = self._instance.routes
         route = routes.known(queue.topic)
         members = route.addresses(queue.broker_name) if route is not None else {}
@@ -264,7 +264,7 @@ def _report_old(queue: MessageQueue, offset: int, result: PullResult) -> None:
 def peek_request(
     queue: MessageQueue, offset: int, count_max: int, group: str = TOOLS_GROUP
 ) -> Command:
-    """Give a pull of everything from an offset on, for tools: it neither waits nor commits."""
+    """Return a pull of everything from an offset on, for tools: it neither waits nor commits."""
     header = PullMessage(
         consumer_group=group,
         topic=queue.topic,

@@ -218,7 +218,7 @@ class PushConsumer:
         return self._running is not None and not self._running.pulls.resumed.is_set()
 
     def queues(self) -> list[MessageQueue]:
-        """Give the queues that are this member's now, in order."""
+        """Return the queues that are this member's now, in order."""
         return sorted(self._started().rebalancing.table)
 
     @property

@@ -212,7 +212,7 @@ class PushPulls:
     # --- trouble ---
 
     def _failed(self, process_queue: ProcessQueue, error: MQError) -> float:
-        """Tell of an error, once; give how long to pause."""
+        """Tell of an error, once; return how long to pause."""
         queue = process_queue.queue
         if isinstance(error, RequestFailed) and error.code in _UNKNOWN:
             log.debug("%s: the broker does not know our subscription yet: %s", queue, error)

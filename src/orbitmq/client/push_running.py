@@ -261,11 +261,11 @@ class RunningPush:
     # --- what the instance and brokers ask (ConsumerMember) ---
 
     def topics(self) -> list[str]:
-        """Give the topics whose routes it needs, its retry topic included."""
+        """Return the topics whose routes it needs, its retry topic included."""
         return list(self.subscriptions)
 
     def heartbeat(self) -> ConsumerData:
-        """Give what a heartbeat says of it."""
+        """Return what a heartbeat says of it."""
         return ConsumerData(
             group_name=self.group,
             consume_type=ConsumeType.CONSUME_PASSIVELY,
@@ -287,7 +287,7 @@ class RunningPush:
         )
 
     def offsets(self, topic: str) -> dict[MessageQueue, int]:
-        """Give how far it has come in the queues that it has (221)."""
+        """Return how far it has come in the queues that it has (221)."""
         return {
             queue: each.progress
             for queue, each in self.rebalancing.table.items()
@@ -295,11 +295,11 @@ class RunningPush:
         }
 
     def running_info(self) -> bytes:
-        """Give the body that answers 307."""
+        """Return the body that answers 307."""
         return self._told.running_info(self.subscriptions)
 
     async def consume_directly(self, record: Record, broker_name: str) -> bytes:
-        """Consume one message now; give the body that answers 309."""
+        """Consume one message now; return the body that answers 309."""
         clock = self.instance.clock
         queue = MessageQueue(record.topic, broker_name, record.queue_id)
         message = Decoder(queue, self.settings.namespace).message_of(record)

@@ -181,7 +181,7 @@ _RANGES = {
 
 
 def push_settings(namesrv: str | None, group: str, options: dict[str, Any]) -> PushConsumerSettings:
-    """Give checked settings; raises SettingError for what cannot be used."""
+    """Return checked settings; raises SettingError for what cannot be used."""
     settings = settings_from(PushConsumerSettings, options, namesrv=namesrv or "", group=group)
     check_group_of("PushConsumer", group, settings.namespace)
     check_ranges(settings, _RANGES)

@@ -40,7 +40,7 @@ FAILURE_LATENCY_S = 30.0
 
 
 def key_hash(key: str | int) -> int:
-    """Give Java's hash of a String, an Integer or (beyond 32 bits) a Long."""
+    """Return Java's hash of a String, an Integer or (beyond 32 bits) a Long."""
     if isinstance(key, str):
         return string_hash(key)
     if -(2**31) <= key < 2**31:
@@ -50,7 +50,7 @@ def key_hash(key: str | int) -> int:
 
 
 def queue_of_key(queues: Sequence[MessageQueue], key: str | int) -> MessageQueue:
-    """Give the queue of a key; the same for as long as the queues are the same."""
+    """Return the queue of a key; the same for as long as the queues are the same."""
     return queues[abs(key_hash(key)) % len(queues)]
 
 
@@ -68,14 +68,14 @@ class Turns:
         self._position = chance.below(START_RANGE)
 
     def next(self, queues: Sequence[MessageQueue]) -> MessageQueue:
-        """Give the next queue."""
+        """Return the next queue."""
         self._position += 1
         return queues[self._position % len(queues)]
 
     def next_elsewhere(
         self, queues: Sequence[MessageQueue], failed_broker: str | None
     ) -> MessageQueue:
-        """Give the next queue that is not at a broker, or the next one if all are."""
+        """Return the next queue that is not at a broker, or the next one if all are."""
         for _ in range(len(queues)):
             queue = self.next(queues)
             if queue.broker_name != failed_broker:
@@ -113,7 +113,7 @@ class Faults:
         self._faults.pop(broker_name, None)
 
     def least_bad(self) -> str | None:
-        """Give a broker of the better half of those that are known; None when none is."""
+        """Return a broker of the better half of those that are known; None when none is."""
         names = self._shuffled()
         names.sort(key=lambda name: (not self.is_available(name), *self._rank(name)))
         if not names:
@@ -136,7 +136,7 @@ class Faults:
     def choose(
         self, turns: Turns, queues: Sequence[MessageQueue], failed_broker: str | None
     ) -> MessageQueue:
-        """Give the next queue of a broker that is not to be avoided, or of the least bad one."""
+        """Return the next queue of a broker that is not to be avoided, or of the least bad one."""
         for _ in range(len(queues)):
             queue = turns.next(queues)
             if queue.broker_name != failed_broker and self.is_available(queue.broker_name):

@@ -36,7 +36,7 @@ _STORED_OR_NOT = (int(ResponseCode.SUCCESS), int(ResponseCode.QUERY_NOT_FOUND))
 async def max_offset(
     instance: Instance, queue: MessageQueue, timeout_s: float | None = None
 ) -> int:
-    """Give the offset that the queue's next message will get."""
+    """Return the offset that the queue's next message will get."""
     header = GetMaxOffset(topic=queue.topic, queue_id=queue.queue_id)
     asked = RequestCode.GET_MAX_OFFSET, header
     return (await _ask_master(instance, queue, asked, GetMaxOffsetAnswer, timeout_s)).queue_offset
@@ -45,7 +45,7 @@ async def max_offset(
 async def min_offset(
     instance: Instance, queue: MessageQueue, timeout_s: float | None = None
 ) -> int:
-    """Give the offset of the oldest message that the queue still has."""
+    """Return the offset of the oldest message that the queue still has."""
     header = GetMinOffset(topic=queue.topic, queue_id=queue.queue_id)
     asked = RequestCode.GET_MIN_OFFSET, header
     return (await _ask_master(instance, queue, asked, GetMinOffsetAnswer, timeout_s)).queue_offset
@@ -54,7 +54,7 @@ async def min_offset(
 async def offset_for_time(
     instance: Instance, queue: MessageQueue, timestamp_ms: int, timeout_s: float | None = None
 ) -> int:
-    """Give the offset of the message that was stored about then (see protocol: 4.9 and 5.x)."""
+    """Return the offset of the message that was stored about then (see protocol: 4.9 and 5.x)."""
     header = SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=timestamp_ms)
     asked = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header
     return (await _ask_master(instance, queue, asked, SearchOffsetAnswer, timeout_s)).queue_offset
@@ -63,7 +63,7 @@ async def offset_for_time(
 async def earliest_store_ms(
     instance: Instance, queue: MessageQueue, timeout_s: float | None = None
 ) -> int:
-    """Give when the queue's oldest message was stored; -1 for an empty queue."""
+    """Return when the queue's oldest message was stored; -1 for an empty queue."""
     header = GetEarliestStoreTime(topic=queue.topic, queue_id=queue.queue_id)
     asked = RequestCode.GET_EARLIEST_MSG_STORETIME, header
     answer = await _ask_master(instance, queue, asked, GetEarliestStoreTimeAnswer, timeout_s)
@@ -78,7 +78,7 @@ async def group_offset(
     *,
     zero_if_young: bool = True,
 ) -> int | None:
-    """Give where a group is in a queue, as its broker has it; None when it has nothing.
+    """Return where a group is in a queue, as its broker has it; None when it has nothing.
 
     Brokers say 0 for a group that has nothing in a young queue. Without `zero_if_young` those of
     5.x say that it has nothing; those of 4.9 do not know the difference.

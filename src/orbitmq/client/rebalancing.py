@@ -176,7 +176,7 @@ class Rebalancing:
     # --- taking ---
 
     async def _gain(self, queues: list[MessageQueue]) -> int:
-        """Take queues; give how many could be taken."""
+        """Take queues; return how many could be taken."""
         free = [queue for queue in queues if queue not in self.leaving]
         asked_s = self._clock.monotonic_s()
         if self.locks is not None and free:
@@ -257,7 +257,7 @@ class Rebalancing:
                 self._left(each)
 
     async def _release(self, process_queue: ProcessQueue) -> None:
-        """Give an orderly queue away when its handler has come to an end (rule 3)."""
+        """Return an orderly queue away when its handler has come to an end (rule 3)."""
         try:
             await process_queue.wait_unhandled()
             if process_queue.locked_until_s is not None:
@@ -331,7 +331,7 @@ class Rebalancing:
         await asyncio.gather(*pullers, return_exceptions=True)
 
     async def close(self) -> None:
-        """Store all offsets and give all locks back."""
+        """Store all offsets and return all locks back."""
         if self._releases:
             await asyncio.wait(self._releases, timeout=RELEASE_S)
         ours = list(self.table.values())

@@ -71,7 +71,7 @@ class Remote:
         """Called with an address whenever a connection to it has been made."""
 
     def peer(self, address: str) -> Peer:
-        """Give the other side at an address."""
+        """Return the other side at an address."""
         peer = self._peers.get(address)
         if peer is None:
             peer = self._peers[address] = Peer(
@@ -134,7 +134,7 @@ class Remote:
                 self._gone.append(peer)
 
     def idle_addresses(self) -> set[str]:
-        """Give the addresses that have been used and at which nobody waits for an answer."""
+        """Return the addresses that have been used and at which nobody waits for an answer."""
         return {address for address, peer in self._peers.items() if not peer.is_awaited}
 
     async def close(self) -> None:
@@ -146,12 +146,12 @@ class Remote:
 
 
 def request(code: RequestCode, header: Header | None = None, body: bytes = b"") -> Command:
-    """Give a request with a typed header."""
+    """Return a request with a typed header."""
     fields = write_header(header) if header is not None else {}
     return Command(code=int(code), fields=fields, body=body, language=LANGUAGE)
 
 
 def failure_of(answer: Command) -> RequestFailed:
-    """Give the exception that an answer stands for."""
+    """Return the exception that an answer stands for."""
     failure = _FAILURES.get(answer.code, RequestFailed)
     return failure(answer.code, answer.remark or "")

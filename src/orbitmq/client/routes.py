@@ -65,7 +65,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         return self.template_queue_count > 0
 
     def addresses(self, broker_name: str) -> dict[int, str]:
-        """Give the addresses of a broker's members by their ids; empty when it is unknown."""
+        """Return the addresses of a broker's members by their ids; empty when it is unknown."""
         for broker in self.data.broker_datas:
             if broker.broker_name == broker_name:
                 return broker.broker_addrs
@@ -92,11 +92,11 @@ class Routes:
             self._watchers.remove(changed)
 
     def known(self, topic: str) -> Route | None:
-        """Give the route that is known, without asking."""
+        """Return the route that is known, without asking."""
         return self._routes.get(topic)
 
     async def find(self, topic: str, *, queue_count: int = 0) -> Route:
-        """Give a topic's route, asked for if it is not known.
+        """Return a topic's route, asked for if it is not known.
 
         With `queue_count` a topic that does not exist yet gets the template's (rule 2). Raises
         RouteNotFound, or ConnectFailed or OutcomeUnknown when no name server answers.
@@ -154,7 +154,7 @@ class Routes:
         await asyncio.gather(*self._asking.values(), return_exceptions=True)
 
     def broker_addresses(self) -> dict[str, dict[int, str]]:
-        """Give all brokers of all routes: their members' addresses by id."""
+        """Return all brokers of all routes: their members' addresses by id."""
         found: dict[str, dict[int, str]] = {}
         for route in self._routes.values():
             for broker in route.data.broker_datas:
@@ -162,13 +162,13 @@ class Routes:
         return found
 
     async def master_address(self, queue: MessageQueue) -> str:
-        """Give where a queue's master is, looked up again if it is unknown."""
+        """Return where a queue's master is, looked up again if it is unknown."""
         return await self.address(queue, MASTER_ID, is_exact=True)
 
     async def address(
         self, queue: MessageQueue, broker_id: int = MASTER_ID, *, is_exact: bool = False
     ) -> str:
-        """Give the address of a queue's broker: that member's or, unless exact, any other's.
+        """Return the address of a queue's broker: that member's or, unless exact, any other's.
 
         Raises BrokerNotFound when the route, asked for again, has none.
         """
@@ -211,7 +211,7 @@ class Routes:
         return self._keep(template_route(topic, template, queue_count))
 
     async def _explained(self, error: RouteNotFound, what: str) -> RouteNotFound:
-        """Give the error with what the name servers do know."""
+        """Return the error with what the name servers do know."""
         brokers = await self._brokers()
         if brokers is None:
             return error
@@ -224,7 +224,7 @@ class Routes:
         return RouteNotFound(error.topic, error.name_servers, cause, advice)
 
     async def _brokers(self) -> list[str] | None:
-        """Give the names of all brokers that are registered; None when nobody says."""
+        """Return the names of all brokers that are registered; None when nobody says."""
         asked = request(RequestCode.GET_BROKER_CLUSTER_INFO)
         try:
             answer = await self._name_servers.call(asked, ROUTE_TIMEOUT_S)
@@ -272,12 +272,12 @@ class Routes:
 
 
 def advice_for(topic: str) -> str:
-    """Give what to do about a topic that does not exist."""
+    """Return what to do about a topic that does not exist."""
     return f"make it (orbitmq topic create {topic}), or check its name and the name servers"
 
 
 def route_of(topic: str, data: TopicRoute) -> Route:
-    """Give the route that a name server's answer describes."""
+    """Return the route that a name server's answer describes."""
     ordered = _ordered_queues(topic, data)
     return Route(
         topic=topic,
@@ -293,7 +293,7 @@ def route_of(topic: str, data: TopicRoute) -> Route:
 
 
 def template_route(topic: str, template: TopicRoute, queue_count: int) -> Route:
-    """Give the route of a topic that brokers will make from the template."""
+    """Return the route of a topic that brokers will make from the template."""
     data = msgspec.structs.replace(
         template,
         queue_datas=[_limited(queues, queue_count) for queues in template.queue_datas],
@@ -325,7 +325,7 @@ def _writable(topic: str, data: TopicRoute) -> tuple[MessageQueue, ...]:
 
 
 def _ordered_queues(topic: str, data: TopicRoute) -> tuple[MessageQueue, ...] | None:
-    """Give the queues that an order configuration fixes (`broker-a:4;broker-b:4`), or None."""
+    """Return the queues that an order configuration fixes (`broker-a:4;broker-b:4`), or None."""
     if not data.order_topic_conf:
         return None
     queues: list[MessageQueue] = []
@@ -341,7 +341,7 @@ def _change(before: Route, after: Route) -> str:
 
 
 def _shown(route: Route) -> str:
-    """Give a route's brokers in a few words: `a at 10.0.0.1:10911 (read 4, write 4, perm 6)`."""
+    """Return a route's brokers in a few words: `a at 10.0.0.1:10911 (read 4, write 4, perm 6)`."""
     shown = [
         f"{queues.broker_name} at {', '.join(route.addresses(queues.broker_name).values()) or '-'} "
         f"(read {queues.read_queue_count}, write {queues.write_queue_count}, perm {queues.perm})"

@@ -82,7 +82,7 @@ class Told:
         self._started_ms = instance.clock.wall_ms()
 
     def running_info(self, subscriptions: dict[str, Subscription]) -> bytes:
-        """Give the body that answers 307."""
+        """Return the body that answers 307."""
         info = RunningInfo(
             properties=self._properties(),
             subscription_set=[each.data() for each in subscriptions.values()],
@@ -129,7 +129,7 @@ class Told:
         )
 
     def _wall_ms(self, monotonic_s: float) -> int:
-        """Give the wall time of a moment; 0 for never."""
+        """Return the wall time of a moment; 0 for never."""
         clock = self._instance.clock
         if not monotonic_s:
             return 0

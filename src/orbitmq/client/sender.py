@@ -412,7 +412,7 @@ def _not_ok(sending: Sending, result: SendResult) -> tuple[str, Exception]:
 
 
 def _outcome(sending: Sending) -> SendResult | Exception:
-    """Give the error that says whether a broker may have the message (rule 3), if none has."""
+    """Return the error that says whether a broker may have the message (rule 3), if none has."""
     if sending.result is not None:
         return sending.result
     attempts = sending.attempts or []

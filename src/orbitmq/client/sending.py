@@ -101,7 +101,7 @@ class Sending:
     # --- what a connection asks ---
 
     def frame(self, opaque: int) -> list[bytes | memoryview]:
-        """Give the request's bytes with this number in it."""
+        """Return the request's bytes with this number in it."""
         body = self.body
         header = self.template.text % (
             self.queue.queue_id,
@@ -158,7 +158,7 @@ class Sending:
     # ---
 
     def queue_at(self, queue_id: int) -> MessageQueue:
-        """Give the queue that a broker says it has put the message into."""
+        """Return the queue that a broker says it has put the message into."""
         queue = self.queue
         if queue.queue_id == queue_id:
             return queue
@@ -171,7 +171,7 @@ class HookedSending(Sending):
     __slots__ = ("_request",)
 
     def frame(self, opaque: int) -> list[bytes | memoryview]:
-        """Give the request's bytes after the hooks have seen it."""
+        """Return the request's bytes after the hooks have seen it."""
         publication, template = self.publication, self.template
         header = SendMessage(
             producer_group=publication.group,

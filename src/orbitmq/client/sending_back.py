@@ -79,7 +79,7 @@ class SendingBack:
         )
 
     async def _address(self, message: ReceivedMessage) -> str:
-        """Give the master of the message's broker, or else where it was stored."""
+        """Return the master of the message's broker, or else where it was stored."""
         try:
             return await self._instance.routes.master_address(message.queue)
         except (BrokerNotFound, RouteNotFound):

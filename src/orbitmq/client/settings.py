@@ -93,7 +93,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def settings_from(settings_type: type[S], options: dict[str, Any], **fixed: Any) -> S:
-    """Give the settings that a constructor's keyword arguments ask for.
+    """Return the settings that a constructor's keyword arguments ask for.
 
     Raises SettingError for a name that does not exist, with the nearest one that does.
     """
@@ -110,5 +110,5 @@ def _unknown_option(name: str, settings_type: type[msgspec.Struct]) -> str:
 
 
 def environment(name: str) -> str:
-    """Give a variable of the environment, or an empty text."""
+    """Return a variable of the environment, or an empty text."""
     return os.environ.get(name, "").strip()

@@ -46,7 +46,7 @@ class Shares:
         self._strategy = strategy
 
     async def find(self, topic: str) -> Share | None:
-        """Give our share of a topic; None while we are not in the list of members (rule 2).
+        """Return our share of a topic; None while we are not in the list of members (rule 2).
 
         Raises RouteNotFound while the topic does not exist, another MQError when nobody answers.
         """
@@ -63,7 +63,7 @@ class Shares:
         return Share(queues, self._strategy.allocate(self._group, client_id, queues, members))
 
     async def left(self, topic: str, had: Iterable[MessageQueue]) -> Share:
-        """Give what is to be said of a topic that is not wanted any more: none of it is ours."""
+        """Return what is to be said of a topic that is not wanted any more: none of it is ours."""
         try:
             queues = (await self._instance.routes.find(topic)).subscribe_queues
         except MQError:  # nobody knows it any more

@@ -42,12 +42,12 @@ class AllocateStrategy(Protocol):
         queues: Sequence[MessageQueue],
         client_ids: Sequence[str],
     ) -> list[MessageQueue]:
-        """Give the queues of `client_id`; both lists are sorted."""
+        """Return the queues of `client_id`; both lists are sorted."""
         ...
 
 
 def _place(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> int | None:
-    """Give the client's place in the list, or None (rule 2)."""
+    """Return the client's place in the list, or None (rule 2)."""
     if not client_id or not queues or not client_ids:
         raise LocalProtocolError(
             "a strategy needs the client's id, at least one queue and at least one client; "
@@ -66,7 +66,7 @@ class _ByPlace(ABC):
         queues: Sequence[MessageQueue],
         client_ids: Sequence[str],
     ) -> list[MessageQueue]:
-        """Give the queues of `client_id`."""
+        """Return the queues of `client_id`."""
         place = _place(client_id, queues, client_ids)
         return [] if place is None else self._share(place, queues, client_ids)
 
@@ -74,7 +74,7 @@ class _ByPlace(ABC):
     def _share(
         self, place: int, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> list[MessageQueue]:
-        """Give the queues of the client at a place."""
+        """Return the queues of the client at a place."""
 
 
 class Averagely(_ByPlace):
@@ -131,7 +131,7 @@ class ConsistentHash(_ByPlace):
 
 
 def _next_node(nodes: list[int], queue: MessageQueue) -> int:
-    """Give the first node at or behind a queue's place on the ring."""
+    """Return the first node at or behind a queue's place on the ring."""
     # The text that Java's MessageQueue.toString gives.
     text = (
         f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, "
@@ -161,7 +161,7 @@ class ByConfig:
         queues: Sequence[MessageQueue],
         client_ids: Sequence[str],
     ) -> list[MessageQueue]:
-        """Give the queues of the configuration."""
+        """Return the queues of the configuration."""
         return list(self.queues)
 
 
@@ -191,11 +191,11 @@ class MachineRooms(Protocol):
     """Says in which machine room brokers and clients are, for MachineRoomNearby."""
 
     def of_queue(self, queue: MessageQueue) -> str:
-        """Give the room of a queue's broker."""
+        """Return the room of a queue's broker."""
         ...
 
     def of_client(self, client_id: str) -> str:
-        """Give the room of a client."""
+        """Return the room of a client."""
         ...
 
 
@@ -221,7 +221,7 @@ class MachineRoomNearby:
         queues: Sequence[MessageQueue],
         client_ids: Sequence[str],
     ) -> list[MessageQueue]:
-        """Give the queues of `client_id`."""
+        """Return the queues of `client_id`."""
         if _place(client_id, queues, client_ids) is None:
             return []
         queues_in: dict[str, list[MessageQueue]] = {}

@@ -55,17 +55,17 @@ class Selector(msgspec.Struct, frozen=True):
 
     @classmethod
     def tags(cls, expression: str = ALL) -> "Selector":
-        """Give a selector by tags: `paid`, `paid || shipped`, `*` or nothing for all."""
+        """Return a selector by tags: `paid`, `paid || shipped`, `*` or nothing for all."""
         return cls(expression or ALL, TAG)
 
     @classmethod
     def sql(cls, expression: str) -> "Selector":
-        """Give a selector by an SQL92 condition; brokers need enablePropertyFilter=true."""
+        """Return a selector by an SQL92 condition; brokers need enablePropertyFilter=true."""
         return cls(expression, SQL92)
 
 
 def selector_of(selector: "Selector | str | None") -> Selector:
-    """Give the selector that a program means: a text is a tag expression, None is everything."""
+    """Return the selector that a program means: a text is a tag expression, None is everything."""
     return selector if isinstance(selector, Selector) else Selector.tags(selector or ALL)
 
 
@@ -99,7 +99,7 @@ class Subscription:
         self.version = max(now_ms, self.version + 1)
 
     def data(self) -> SubscriptionData:
-        """Give what a heartbeat says of it."""
+        """Return what a heartbeat says of it."""
         tags = sorted(self._tags)
         return SubscriptionData(
             topic=self.topic,
@@ -123,7 +123,7 @@ class Subscription:
 def subscriptions_of(
     wanted: Mapping[str, Selector | str] | None, namespace: str, version: int
 ) -> dict[str, Subscription]:
-    """Give the subscriptions of a map from topic to selector, by their full names.
+    """Return the subscriptions of a map from topic to selector, by their full names.
 
     Raises LocalProtocolError for a topic or an expression that cannot be.
     """

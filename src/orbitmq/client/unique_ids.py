@@ -20,7 +20,7 @@ _makers: dict[tuple[int, str], UniqueIds] = {}
 
 
 def unique_ids(ip: str, chance: Chance) -> UniqueIds:
-    """Give this process's maker of ids with an address in them."""
+    """Return this process's maker of ids with an address in them."""
     key = os.getpid(), ip
     maker = _makers.get(key)
     if maker is None:

@@ -36,7 +36,7 @@ _ESCAPED_LETTERS = {character: letter for letter, character in _LETTERS.items()}
 
 
 def parse_properties(data: str | bytes) -> dict[str, str]:
-    r"""Give the keys and values of a `.properties` text.
+    r"""Return the keys and values of a `.properties` text.
 
     >>> parse_properties("# ports\nlistenPort = 9876\nbind:any\\\n  where")
     {'listenPort': '9876', 'bind': 'anywhere'}
@@ -55,13 +55,13 @@ def parse_properties(data: str | bytes) -> dict[str, str]:
 
 
 def write_properties(properties: Mapping[str, str]) -> str:
-    """Give `key=value` lines that Java and `parse_properties` read back as they were."""
+    """Return `key=value` lines that Java and `parse_properties` read back as they were."""
     lines = [f"{_escape_key(key)}={_escape(value)}\n" for key, value in properties.items()]
     return "".join(lines)
 
 
 def edit_properties(data: str | bytes, changes: Mapping[str, str]) -> str:
-    r"""Give a `.properties` text with some values changed; every other line stays as it is.
+    r"""Return a `.properties` text with some values changed; every other line stays as it is.
 
     The line of a changed key is replaced where it stands (the last of equal keys, which counts);
     new keys come at the end.
@@ -86,7 +86,7 @@ def edit_properties(data: str | bytes, changes: Mapping[str, str]) -> str:
 
 
 def file_text(data: bytes) -> tuple[str, str]:
-    """Give the text of a settings file, and the encoding that writes it back as it was.
+    """Return the text of a settings file, and the encoding that writes it back as it was.
 
     The original reads every file as Latin-1, so one that is not UTF-8 (a comment in GBK, say) must
     not stop us. Whoever reads `latin-1` tells the operator.
@@ -117,7 +117,7 @@ def _as_text(data: str | bytes) -> str:
 
 
 def _spans(text: str) -> Iterator[tuple[int, int, str]]:
-    """Give each line with its continuations, without comments and blank lines: the numbers of its
+    """Return each line with its continuations, without comments and blank lines: the numbers of its
     first and last line, from 1, and the text."""
     pieces: list[str] = []
     first = number = 0

@@ -73,7 +73,7 @@ def fact(
     original: str | None = None,
     **marks: bool,
 ) -> msgspec.Meta:
-    """Give what a settings field's annotation carries; `marks` are those of MARKS.
+    """Return what a settings field's annotation carries; `marks` are those of MARKS.
 
     `original` is the default of the original where ours differs (`-`: it has no such key). The key
     is the field's name in camelCase, or what `msgspec.field(name=..., default=...)` says.
@@ -113,7 +113,7 @@ class Fact(NamedTuple):
 
 
 def facts_of(settings_type: type[Settings]) -> tuple[Fact, ...]:
-    """Give the facts of every obeyed setting, in the order of the class."""
+    """Return the facts of every obeyed setting, in the order of the class."""
     hints = type_hints_of(settings_type, include_extras=True)
     keys = settings_type.__struct_encode_fields__
     defaults = settings_type.__struct_defaults__
@@ -143,7 +143,7 @@ def load_settings(
     *,
     strict: bool = False,
 ) -> tuple[S, list[str]]:
-    """Give the settings that `properties` make, `overrides` winning, and notes for the log.
+    """Return the settings that `properties` make, `overrides` winning, and notes for the log.
 
     Raises SettingError for a value that cannot be used and for unknown keys of `overrides`; with
     `strict` also for unknown keys of `properties` and their numbers outside a range (rule 3). The
@@ -182,7 +182,7 @@ def _refuse_promises(settings_type: type[Settings], kept: Mapping[str, str]) -> 
 
 
 def change_settings(settings: S, changes: Mapping[str, str]) -> S:
-    """Give `settings` with `changes`; raises SettingError for a value that cannot be used."""
+    """Return `settings` with `changes`; raises SettingError for a value that cannot be used."""
     facts = {one.key: one for one in facts_of(type(settings))}
     return msgspec.structs.replace(settings, **_read_values(facts, changes))
 
@@ -201,7 +201,7 @@ def refusals(settings_type: type[Settings], keys: Iterable[str]) -> list[str]:
 
 
 def render_properties(settings: Settings) -> str:
-    """Give every setting as `key=value` lines in order: obeyed, without effect, and unknown ones.
+    """Return every setting as `key=value` lines in order: obeyed, without effect, and unknown ones.
 
     Secrets are hidden, also those that only the name of an unknown key gives away.
     """
@@ -215,7 +215,7 @@ def render_properties(settings: Settings) -> str:
 
 
 def as_properties(settings: Settings, settings_type: type[Settings]) -> dict[str, str]:
-    """Give the values of those settings that `settings_type` has, too, secrets included."""
+    """Return the values of those settings that `settings_type` has, too, secrets included."""
     return {one.key: _text(getattr(settings, one.name)) for one in facts_of(settings_type)}
 
 
@@ -235,7 +235,7 @@ def _note_on_unknown(key: str, known: list[str]) -> str:
 
 
 def _shown(text: str) -> str:
-    """Give a text of a peer so that it cannot break a log line or fill it."""
+    """Return a text of a peer so that it cannot break a log line or fill it."""
     plain = "".join(one if one.isprintable() else "?" for one in text[:80])
     return plain + "..." if len(text) > len(plain) else plain
 
@@ -260,7 +260,7 @@ def _read_values(
 
 
 def _read_value(one: Fact, text: str) -> bool | int | str | None:
-    """Give the value that `text` stands for, or None when it stands for none."""
+    """Return the value that `text` stands for, or None when it stands for none."""
     if one.kind is str:
         return text if len(text) <= TEXT_CHARS_MAX else None
     word = text.strip()
@@ -280,12 +280,12 @@ def _read_number(one: Fact, word: str) -> int | None:
 
 
 def _nearest(one: Fact, number: int) -> int:
-    """Give the number of the setting's range that is nearest to `number`."""
+    """Return the number of the setting's range that is nearest to `number`."""
     return max(one.least or 0, min(one.most or 0, number))
 
 
 def _clamp(facts: Mapping[str, Fact], given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Give what is used instead of numbers outside their range, and a note on each (rule 3)."""
+    """Return what is used instead of numbers outside their range, and a note on each (rule 3)."""
     used: dict[str, str] = {}
     notes: list[str] = []
     for key, text in given.items():

@@ -52,11 +52,11 @@ class Alike:
         return self.has(self.first[start:end], start)
 
     def parts(self, start: int, end: int) -> list[bytes]:
-        """Give of each what stands between these places."""
+        """Return of each what stands between these places."""
         return [part for (part,) in _cutter(start, end, self.size).iter_unpack(self.joined)]
 
     def hashes(self, start: int, end: int, forbidden: bytes, before: int) -> "array[int] | None":
-        """Give Java's hash of each part between these places, behind a text whose hash is `before`.
+        """Java's hash of each part between these places, behind a text whose hash is `before`.
 
         None: it has no character or more than `HASHED_MAX`, or one that is forbidden or not ASCII.
         """
@@ -82,7 +82,7 @@ def _is_free(text: bytes, forbidden: bytes) -> bool:
 
 
 def alike(texts: Sequence[bytes]) -> Alike | None:
-    """Give texts as columns (rule 1)."""
+    """Return texts as columns (rule 1)."""
     if len(texts) < ALIKE_MIN or len(texts[0]) != len(texts[-1]):
         return None
     return Alike(texts) if len(set(map(len, texts))) == 1 and texts[0] else None

@@ -21,7 +21,7 @@ Columns = Mapping[int, Iterable[int]]
 
 
 def packed_rows(row: bytes, count: int, narrow: Columns, wide: Columns) -> bytes:
-    """Give `count` rows like `row` with their own numbers in it, signed ones of 4 and of 8 bytes.
+    """Return `count` rows like `row` with their own numbers in it, signed ones of 4 and of 8 bytes.
 
     >>> packed_rows(bytes(12), 2, {0: [1, -1]}, {1: [2, 3]}).hex(" ", 4)
     '00000001 00000000 00000002 ffffffff 00000000 00000003'
@@ -48,7 +48,7 @@ def _as_array(code: str, numbers: Iterable[int]) -> "array[int]":
 
 
 def low_words(lanes: int, count: int) -> "array[int]":
-    """Give the lower four bytes, signed, of each eight that a number has; the lowest first.
+    """Return the lower four bytes, signed, of each eight that a number has; the lowest first.
 
     >>> low_words((7 << 64) + (1 << 32) + 2**32 - 1, 2).tolist()
     [-1, 7]

@@ -300,7 +300,7 @@ def _send(state: CoreState, header: bytes, body: bytes, origin: Origin) -> bytes
 
 
 def _judge(state: CoreState, json_text: bytes) -> tuple[int, bytes] | None:
-    """Give the tag's code and the properties as they are stored; None if they are not ours."""
+    """Return the tag's code and the properties as they are stored; None if they are not ours."""
     try:
         properties = _decode_text(json_text)
     except _BAD_HEADER:
@@ -390,7 +390,7 @@ EVERYTHING = Subscription(0, None)
 
 
 def _subscription(state: CoreState, fields: _PullFields) -> Subscription | None:
-    """Give what the pull asks for, or None when the answer needs more than a look."""
+    """Return what the pull asks for, or None when the answer needs more than a look."""
     group = fields.consumer_group
     if fields.sys_flag & ~7 or group not in state.groups:
         return None

@@ -112,7 +112,7 @@ def roll(tail: LogTail, left: int) -> None:
 
 
 def stored_properties(state: CoreState, properties: str) -> str:
-    """Give the properties as they are stored: without WAIT=true, the cluster's name last.
+    """Return the properties as they are stored: without WAIT=true, the cluster's name last.
 
     The original leaves WAIT=true out as well (4.9 does, 5.x does not).
     """

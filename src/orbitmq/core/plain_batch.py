@@ -78,12 +78,12 @@ class BatchColumns:
         """Without the ending."""
 
     def size_with(self, around: int) -> int:
-        """Give the size of all records, each with so much around its body and properties."""
+        """Return the size of all records, each with so much around its body and properties."""
         inner = sum(self.body_sizes) + sum(self.property_sizes)
         return inner + (around + len(self.ending)) * len(self.bodies)
 
     def sizes_with(self, around: int) -> list[int]:
-        """Give the size of each record."""
+        """Return the size of each record."""
         bodies, properties = self.body_sizes, self.property_sizes
         around += len(self.ending)
         if _is_one(bodies) and _is_one(properties):
@@ -127,7 +127,7 @@ def _is_one(numbers: Sequence[int]) -> bool:
 
 
 def _records(queue: Queue, heads: Iterator[bytes], messages: BatchColumns) -> bytearray:
-    """Give the records, back to back."""
+    """Return the records, back to back."""
     sizes, ending = messages.property_sizes, messages.ending
     middles = {
         each: queue.topic_field + (each + len(ending)).to_bytes(2, "big") for each in set(sizes)
@@ -138,7 +138,7 @@ def _records(queue: Queue, heads: Iterator[bytes], messages: BatchColumns) -> by
 
 
 def _entries(log_offsets: list[int], sizes: list[int], tags_codes: Sequence[int]) -> bytes:
-    """Give the queue entries of records; what all of them have stands there from the start."""
+    """Return the queue entries of records; what all of them have stands there from the start."""
     blank = ENTRY.pack(0, sizes[0], tags_codes[0])
     narrow: dict[int, Sequence[int]] = {}
     wide: dict[int, Sequence[int]] = {_PLACE: log_offsets}
@@ -150,7 +150,7 @@ def _entries(log_offsets: list[int], sizes: list[int], tags_codes: Sequence[int]
 
 
 def leading_ids(texts: Sequence[bytes]) -> list[bytes]:
-    """Give the ids that all of the properties strings begin with; nothing if one does not."""
+    """Return the ids that all of the properties strings begin with; nothing if one does not."""
     ids = [text[_ID_START:ID_END] for text in texts]
     joined, begins = b"".join(ids), b"".join([text[:_ID_START] for text in texts])
     is_whole = joined.isalnum() and len(joined) == len(texts) * (ID_END - _ID_START)
@@ -160,7 +160,7 @@ def leading_ids(texts: Sequence[bytes]) -> list[bytes]:
 
 
 def _keys(messages: BatchColumns) -> Sequence[bytes]:
-    """Give what the key index needs of each message, or nothing; see `LogTail.keyed`."""
+    """Return what the key index needs of each message, or nothing; see `LogTail.keyed`."""
     properties, ending = messages.properties, messages.ending
     if _KEY in ending or ending[:1] not in (b"", b"\x02"):
         properties = [text + ending for text in properties]
@@ -182,7 +182,7 @@ def _keys(messages: BatchColumns) -> Sequence[bytes]:
 def _heads(
     queue: Queue, blank: bytes, messages: BatchColumns, places: tuple[list[int], list[int]]
 ) -> Iterator[bytes]:
-    """Give the heads of the records, which have these sizes and log offsets."""
+    """Return the heads of the records, which have these sizes and log offsets."""
     sizes, log_offsets = places
     bodies, flags = messages.bodies, messages.flags
     narrow: dict[int, Iterable[int]] = {
@@ -201,13 +201,13 @@ def _heads(
 
 
 def _with_number(row: bytes, place: int, number: int) -> bytes:
-    """Give a row with a number at the place of one of its words."""
+    """Return a row with a number at the place of one of its words."""
     start = place * WORD_SIZE
     return row[:start] + number.to_bytes(WORD_SIZE, "big", signed=True) + row[start + WORD_SIZE :]
 
 
 def _blank_head(tail: LogTail, queue: Queue, origin: Origin, stamp: BatchStamp) -> bytes:
-    """Give the head of a record with what all messages of the batch have, and else zeros."""
+    """Return the head of a record with what all messages of the batch have, and else zeros."""
     return origin.pack(
         0,
         queue.magic,

@@ -20,7 +20,7 @@ from orbitmq.core.state import ENTRY, ENTRY_SIZE, SCAN_COUNT_LEAST, CoreState, L
 
 @functools.lru_cache(maxsize=64)
 def _together(count: int) -> struct.Struct:
-    """Give what reads log offsets and sizes of so many entries."""
+    """Return what reads log offsets and sizes of so many entries."""
     return struct.Struct(">" + "qi8x" * count)
 
 
@@ -101,7 +101,7 @@ def gather(
 def _take_together(
     state: CoreState, queue: Queue, queue_offset: int, count: int, bytes_max: int
 ) -> tuple[list[memoryview], int] | None:
-    """Give so many records and their size; None unless they are small, hot and in one file.
+    """Return so many records and their size; None unless they are small, hot and in one file.
 
     The ordinary pull, at half the cost of a look at one entry after the other.
     """
@@ -130,7 +130,7 @@ def _take_together(
 def _choose(
     entries: bytearray, count_max: int, bytes_max: int, codes: frozenset[int] | None
 ) -> tuple[int, list[tuple[int, int]], int, int]:
-    """Give how many entries were looked at, where those chosen lie, their bytes and count."""
+    """Return how many entries were looked at, where those chosen lie, their bytes and count."""
     ranges: list[tuple[int, int]] = []
     scanned = chosen = size = 0
     range_start = range_end = -1

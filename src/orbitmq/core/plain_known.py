@@ -82,7 +82,7 @@ def learn(state: CoreState, origin: Origin, header: bytes, route: tuple[str, int
 
 @lru_cache(maxsize=LEARNT_MAX)
 def _shape(sizes: tuple[int, ...], digits: int) -> Shape:
-    """Give how to cut a header; connections of a kind share it."""
+    """Return how to cut a header; connections of a kind share it."""
     return (
         struct.Struct("".join(f"{size}s" for size in sizes)).unpack_from,
         b"1".ljust(digits, b"0"),

@@ -29,7 +29,7 @@ _PREFIX = struct.Struct(">iI")  # size, magic
 
 
 def _walk_head(layout: Layout) -> struct.Struct:
-    """Give the fixed fields with those left out that nobody needs here."""
+    """Return the fixed fields with those left out that nobody needs here."""
     kept = {"total_size", "magic", "crc", "queue_id", "queue_offset", "log_offset", "sys_flag"}
     kept |= {"store_ms", "body_size"}
     codes = (field.code if field.name in kept else f"{field.size}x" for field in layout.fields)
@@ -57,7 +57,7 @@ class Walked(NamedTuple):
 
 
 def walk_records(view: memoryview, position: int, file_offset: int) -> Iterator[Walked]:
-    """Give the records that lie back to back from `position` on, up to the first that is none."""
+    """Return the records that lie back to back from `position` on, up to the first that is none."""
     while (walked := record_at(view, position, file_offset)) is not None:
         yield walked
         position += walked.size
@@ -72,7 +72,7 @@ def is_end_of_file(view: memoryview, position: int) -> bool:
 
 
 def record_at(view: memoryview, position: int, file_offset: int) -> Walked | None:
-    """Give the record at a position of a file, or None when no whole one of its own is there."""
+    """Return the record at a position of a file, or None when no whole one of its own is there."""
     left = len(view) - position
     if left < RECORD_SIZE_MIN:
         return None

@@ -136,7 +136,7 @@ class Queue:
 
 @lru_cache(maxsize=4_096)
 def _topic_field(topic: str) -> tuple[int, bytes]:
-    """Give the magic, and length and name of the topic, as a record carries them.
+    """Return the magic, and length and name of the topic, as a record carries them.
 
     All queues of a topic share one value.
     """
@@ -234,7 +234,7 @@ class Origin:
 
 
 def _head(host_bits: int, zeros: Collection[str] = ()) -> struct.Struct:
-    """Give the fixed fields of a record, each address and its port as one piece of bytes.
+    """Return the fixed fields of a record, each address and its port as one piece of bytes.
 
     Fields named in `zeros` are 0 and not given.
     """
@@ -330,7 +330,7 @@ class CoreState:
         `set_store_id`."""
 
     def pull_limits(self, *, is_bulk: bool) -> tuple[int, int]:
-        """Give how many records, and how many bytes of them, a pull gets at most."""
+        """Return how many records, and how many bytes of them, a pull gets at most."""
         if is_bulk and self.bulk_bytes_max:
             return BULK_COUNT_MAX, self.bulk_bytes_max
         return self.pull_count_max, self.pull_bytes_max
@@ -347,7 +347,7 @@ class CoreState:
         self.known.heads.clear()
 
     def known_answer(self, queue_id: int) -> bytes:
-        """Give the template of an answer: log offset, queue offset, opaque as it came."""
+        """Return the template of an answer: log offset, queue offset, opaque as it came."""
         region, is_traced = self.told
         return _send_answer(
             region,
@@ -378,7 +378,7 @@ def _send_answer(
     queue_id: bytes = b"%d",
     opaque: bytes = b"%d",
 ) -> bytes:
-    """Give the template of a send answer: store id, log offset, queue id, queue offset, opaque."""
+    """The template of a send answer: store id, log offset, queue id, queue offset, opaque."""
     if len(region) > REGION_CHARS_MAX:
         raise SettingError(f"regionId has {len(region)} characters, limit {REGION_CHARS_MAX}")
     return b"".join(

@@ -38,7 +38,7 @@ class RouteLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def limits_of(settings: NamesrvSettings) -> RouteLimits:
-    """Give the limits that the settings ask for."""
+    """Return the limits that the settings ask for."""
     return RouteLimits(
         brokers_max=settings.brokers_max,
         topics_max=settings.topics_max,
@@ -73,6 +73,6 @@ def queues_fault(queues: QueueData, limits: RouteLimits) -> str | None:
 
 
 def shown(text: str) -> str:
-    """Give a peer's text so that it can neither break a line nor fill it."""
+    """Return a peer's text so that it can neither break a line nor fill it."""
     plain = "".join(one if one.isprintable() else "?" for one in text[:80])
     return plain + "..." if len(text) > 80 else plain

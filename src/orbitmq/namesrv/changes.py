@@ -37,7 +37,7 @@ class ChangedSettings:
         self._changes = dict(changes)
 
     def change(self, text: bytes) -> Save | None:
-        """Give the file with the changes of `text`, or None when there are none in it.
+        """Return the file with the changes of `text`, or None when there are none in it.
 
         Raises RequestFailed: 16 for a key that may not be changed, 1 for a value that is wrong.
         """
@@ -53,7 +53,7 @@ class ChangedSettings:
 
 
 def read_changes(files: Files, path: Path) -> dict[str, str]:
-    """Give the changes of earlier runs; raises SettingError when the file cannot be used."""
+    """Return the changes of earlier runs; raises SettingError when the file cannot be used."""
     data = read_file(files, path)
     if data is None:
         return {}
@@ -74,7 +74,7 @@ def load_namesrv_settings(
     *,
     strict: bool = False,
 ) -> tuple[NamesrvSettings, list[str]]:
-    """Give the settings of a start (rule 2) and notes for the log."""
+    """Return the settings of a start (rule 2) and notes for the log."""
     settings, notes = load_settings(
         NamesrvSettings, {**properties, **changes}, overrides, strict=strict
     )

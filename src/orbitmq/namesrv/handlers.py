@@ -39,5 +39,5 @@ HANDLERS: dict[RequestCode, StateHandler] = {
 
 
 def handlers_of(state: State) -> dict[int, Handler]:
-    """Give the table with `state` bound to each handler."""
+    """Return the table with `state` bound to each handler."""
     return {int(code): partial(handler, state) for code, handler in HANDLERS.items()}

@@ -46,11 +46,11 @@ class KvSettings:
         self._table = table or {}
 
     def get(self, namespace: str, key: str) -> str | None:
-        """Give a value."""
+        """Return a value."""
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> dict[str, str] | None:
-        """Give all keys of a namespace, or None when nothing was ever put there."""
+        """Return all keys of a namespace, or None when nothing was ever put there."""
         return self._table.get(namespace)
 
     def summary(self) -> str:
@@ -60,7 +60,7 @@ class KvSettings:
         return f"key-value settings: {', '.join(counts[:10])}{more}" if counts else ""
 
     def put(self, namespace: str, key: str, value: str) -> Save:
-        """Give the file with one value more; raises RequestFailed when it may not grow so far."""
+        """Return the file with one value more; raises RequestFailed when it may not grow so far."""
         keys = self._table.get(namespace, {})
         fault = name_fault("namespace", namespace) or name_fault("key", key)
         if fault is None and len(value) > VALUE_CHARS_MAX:
@@ -75,7 +75,7 @@ class KvSettings:
         return self._save(changed)
 
     def delete(self, namespace: str, key: str) -> Save | None:
-        """Give the file without a key, or None when it is not there; its namespace stays."""
+        """Return the file without a key, or None when it is not there; its namespace stays."""
         keys = self._table.get(namespace, {})
         if key not in keys:
             return None

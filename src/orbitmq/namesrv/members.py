@@ -74,7 +74,7 @@ class Member:
         self.advertised: Advertised | None = None
 
     def address_for(self, reached: Reached | None) -> str:
-        """Give the address that a client is told who reached us so; without, the usual one."""
+        """Return the address that a client is told who reached us so; without, the usual one."""
         if self.advertised is None or reached is None:
             return self.address
         return self.advertised.address_for(reached) or self.address
@@ -101,7 +101,7 @@ class Group:
         self.zone: str | None = None
 
     def data(self, reached: Reached | None = None) -> BrokerData:
-        """Give the group as routes show it to a client."""
+        """Return the group as routes show it to a client."""
         return BrokerData(
             cluster=self.cluster,
             broker_name=self.name,
@@ -132,15 +132,15 @@ class Members:
         self.count = 0
 
     def group(self, name: str) -> Group | None:
-        """Give the group of a broker name."""
+        """Return the group of a broker name."""
         return self._groups.get(name)
 
     def groups(self) -> Iterator[Group]:
-        """Give all groups in the order in which they came."""
+        """Return all groups in the order in which they came."""
         return iter(self._groups.values())
 
     def clusters(self) -> dict[str, list[str]]:
-        """Give the broker names of each cluster."""
+        """Return the broker names of each cluster."""
         clusters: dict[str, list[str]] = {}
         for group in self._groups.values():
             clusters.setdefault(group.cluster, []).append(group.name)
@@ -151,7 +151,7 @@ class Members:
     def claim(
         self, header: RegisterBroker, version: DataVersion, origin: Origin, now_s: float
     ) -> tuple[Group, Member, bool]:
-        """Give the member that `header` registers, made or taken over, and whether its id is new.
+        """Return the member that `header` registers, made or taken over, and whether its id is new.
 
         Afterwards it belongs to `origin` and counts as seen now. Raises RequestFailed by the rules.
         """
@@ -187,7 +187,7 @@ class Members:
     def _displaced(
         self, group: Group | None, header: RegisterBroker, version: DataVersion, origin: Origin
     ) -> list[Member]:
-        """Give the members that this registration replaces; raises when one is not its own."""
+        """Return the members that this registration replaces; raises when one is not its own."""
         if group is None:
             return []
         displaced = []
@@ -238,7 +238,7 @@ class Members:
     # --- staying ---
 
     def find(self, broker_name: str, address: str) -> tuple[Group, Member] | None:
-        """Give the member of a group that has this address."""
+        """Return the member of a group that has this address."""
         group = self._groups.get(broker_name)
         if group is None:
             return None
@@ -307,7 +307,7 @@ class Members:
 
 
 def _expiry_s(header: RegisterBroker) -> float:
-    """Give how long the broker may be silent, as it asked within our bounds."""
+    """Return how long the broker may be silent, as it asked within our bounds."""
     if header.heartbeat_timeout_ms is None:
         return EXPIRY_S
     return min(EXPIRY_S_MAX, max(EXPIRY_S_MIN, header.heartbeat_timeout_ms / 1_000))

@@ -73,7 +73,7 @@ class NameServer:
         """Counts our connections; others of the process may share it."""
 
     async def start(self, host: str | None = None, port: int | None = None) -> int:
-        """Load the files and listen; give the real port. Raises SettingError or StoreError."""
+        """Load the files and listen; return the real port. Raises SettingError or StoreError."""
         self._files.make_folder(self._folder)
         self._lock = self._files.lock(self._folder / LOCK_FILE)
         try:
@@ -130,7 +130,7 @@ class NameServer:
         )
 
     async def stop(self) -> None:
-        """Answer what is under way, close all connections, give the folder back."""
+        """Answer what is under way, close all connections, return the folder back."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()

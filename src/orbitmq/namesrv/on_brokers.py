@@ -77,7 +77,7 @@ def register_broker(state: State, request: Command, connection: Connection) -> C
 
 
 def _advertised(request: Command) -> advertised.Advertised | None:
-    """Give the addresses that the broker has for clients from elsewhere."""
+    """Return the addresses that the broker has for clients from elsewhere."""
     try:
         return advertised.read_advertised(request.fields.get(advertised.FIELD) or "")
     except SettingError as error:

@@ -163,7 +163,7 @@ class RouteTable:
         return True
 
     def data_version(self, header: QueryDataVersion) -> DataVersion | None:
-        """Give the version of the newest whole table that this broker registered."""
+        """Return the version of the newest whole table that this broker registered."""
         found = self._members.find(header.broker_name, header.broker_addr)
         return found[1].version if found else None
 
@@ -241,7 +241,7 @@ class RouteTable:
             group.mappings.pop(topic, None)
 
     def delete_topic(self, topic: str, cluster: str | None, now_s: float) -> int:
-        """Remove a topic, in one cluster or in all; give the number of brokers that had it."""
+        """Remove a topic, in one cluster or in all; return the number of brokers that had it."""
         names = list(self._topics.get(topic, ()))
         groups = [group for name in names if (group := self._members.group(name)) is not None]
         chosen = [group for group in groups if not cluster or group.cluster == cluster]
@@ -300,7 +300,7 @@ class RouteTable:
     # --- lookups ---
 
     def route(self, topic: str, reached: Reached | None = None) -> TopicRoute | None:
-        """Give where a topic's queues are for a client, or None when no broker has it."""
+        """Return where a topic's queues are for a client, or None when no broker has it."""
         by_broker = self._topics.get(topic)
         if by_broker is None:
             return None
@@ -321,14 +321,14 @@ class RouteTable:
         )
 
     def cluster_info(self, reached: Reached | None = None) -> ClusterInfo:
-        """Give all brokers and clusters, as a client sees them."""
+        """Return all brokers and clusters, as a client sees them."""
         return ClusterInfo(
             broker_addr_table={group.name: group.data(reached) for group in self._members.groups()},
             cluster_addr_table=self._members.clusters(),
         )
 
     def member_group(self, cluster: str, broker_name: str) -> BrokerMemberGroup:
-        """Give the members of a broker name; none when it is not registered in that cluster."""
+        """Return the members of a broker name; none when it is not registered in that cluster."""
         group = self._members.group(broker_name)
         if group is None or group.cluster != cluster:
             return BrokerMemberGroup(cluster=cluster, broker_name=broker_name)
@@ -336,11 +336,11 @@ class RouteTable:
         return BrokerMemberGroup(cluster=cluster, broker_name=broker_name, broker_addrs=addresses)
 
     def topics(self) -> TopicList:
-        """Give the names of all topics."""
+        """Return the names of all topics."""
         return TopicList(topic_list=list(self._topics))
 
     def topics_of_cluster(self, cluster: str) -> TopicList:
-        """Give the names of the topics that some broker of the cluster has."""
+        """Return the names of the topics that some broker of the cluster has."""
         names: dict[str, None] = {}
         for group in self._members.groups():
             if group.cluster == cluster:
@@ -348,7 +348,7 @@ class RouteTable:
         return TopicList(topic_list=list(names))
 
     def system_topics(self, reached: Reached | None = None) -> TopicList:
-        """Give the cluster and broker names, which are topics as well, and one broker's address."""
+        """The cluster and broker names, which are topics as well, and one broker's address."""
         names: dict[str, None] = {}
         for cluster, brokers in self._members.clusters().items():
             names.update(dict.fromkeys([cluster, *brokers]))
@@ -360,7 +360,7 @@ class RouteTable:
         return TopicList(topic_list=list(names), broker_addr=next(addresses, None))
 
     def topics_with_flags(self, wanted: int, unwanted: int = 0) -> TopicList:
-        """Give the topics whose flags have all bits of `wanted` and none of `unwanted`."""
+        """Return the topics whose flags have all bits of `wanted` and none of `unwanted`."""
         names = [
             topic
             for topic, by_broker in self._topics.items()

@@ -65,7 +65,7 @@ class State:
         registry.gauge("orbitmq_namesrv_topics", "Topics with a route.", lambda: routes.topic_count)
 
     def origin(self, connection: Connection) -> Origin:
-        """Give the origin of a broker's request, and see to it that its end is noticed."""
+        """Return the origin of a broker's request, and see to it that its end is noticed."""
         if connection not in self._watched:
             self._watched.add(connection)
             connection.on_close.append(self._connection_closed)

@@ -31,7 +31,7 @@ class Asking(Protocol):
     """When it is too late for an answer, by the loop's clock."""
 
     def frame(self, opaque: int) -> "list[bytes | memoryview]":
-        """Give the request's bytes with this number in it."""
+        """Return the request's bytes with this number in it."""
         ...
 
     def answered(self, answer: Command) -> None:
@@ -62,7 +62,7 @@ class Call:
         self._timeout_s = timeout_s
 
     def frame(self, opaque: int) -> list[bytes | memoryview]:
-        """Give the request's bytes; the caller's Command stays as it is."""
+        """Return the request's bytes; the caller's Command stays as it is."""
         request, self.opaque = self._request, opaque
         numbered = Command(
             request.code,
@@ -108,7 +108,7 @@ class Calls:
         self._due_s = inf
 
     def open(self, asking: Asking) -> int:
-        """Give a free number to a request; raises LimitExceeded when too many wait already."""
+        """Return a free number to a request; raises LimitExceeded when too many wait already."""
         waiting = self.waiting
         if len(waiting) >= self._count_max:
             raise LimitExceeded(

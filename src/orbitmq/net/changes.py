@@ -18,7 +18,7 @@ S = TypeVar("S", bound=Settings)
 
 
 def read_changes_of(settings: S, text: bytes) -> tuple[S, dict[str, str]]:
-    """Give the settings that `text` leads to and the keys it changes; raises RequestFailed."""
+    """Return the settings that `text` leads to and the keys it changes; raises RequestFailed."""
     try:
         wanted = parse_properties(text)
         refused = refusals(type(settings), wanted)

@@ -296,7 +296,7 @@ class Connection(Stream):
             self._go_on_soon()
 
     def later_failed(self, request: Command, error: Exception) -> Command:
-        """Give the answer to a request whose Later failed (called by the Later)."""
+        """Return the answer to a request whose Later failed (called by the Later)."""
         return self._watch.failures.reply(request, error)
 
     # --- what Stream asks ---

@@ -42,7 +42,7 @@ class Failures:
         )
 
     def reply(self, request: Command, error: Exception) -> Command:
-        """Give the response to a request whose handling raised `error`."""
+        """Return the response to a request whose handling raised `error`."""
         code: int = ResponseCode.SYSTEM_ERROR
         if isinstance(error, RequestFailed):
             code, remark = error.code, error.remark
@@ -75,7 +75,7 @@ class Dispatcher:
         self._failures = Failures(registry)
 
     def __call__(self, request: Command, connection: "Connection") -> "Result":
-        """Give what the request's handler gives, or a response that names the failure."""
+        """Return what the request's handler gives, or a response that names the failure."""
         handler = self._handlers.get(request.code)
         if handler is None:
             return reply_to(

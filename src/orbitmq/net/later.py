@@ -37,7 +37,7 @@ class Owner(Protocol):
         ...
 
     def later_failed(self, request: Command, error: Exception) -> "Command | None":
-        """Report that a Later's own function failed; give what to answer instead."""
+        """Report that a Later's own function failed; return what to answer instead."""
         ...
 
 
@@ -81,7 +81,7 @@ class Later:
         self._finish(reply)
 
     def adopt(self, owner: Owner, request: Command) -> "Command | Parts | None":
-        """Take note of whom it belongs to; give the answer if there is one already."""
+        """Take note of whom it belongs to; return the answer if there is one already."""
         ensure(self._owner is None, "a Later answers one request")
         self._owner = owner
         self._request = request

@@ -77,7 +77,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a dialled connection is closed on which an answer did not come in time."""
 
     def output_marks(self) -> tuple[int, int | None]:
-        """Give with how much unsent output reading stops, and with how much it goes on."""
+        """Return with how much unsent output reading stops, and with how much it goes on."""
         return self.output_pause_bytes, self.output_resume_bytes
 
     def sweep_s(self) -> float:

@@ -46,7 +46,7 @@ class Pace:
     def overdue(
         self, now_s: float, limits: Limits, *, has_begun_frame: bool, is_undrained: bool
     ) -> str | None:
-        """Give the limit that the connection has passed, if any.
+        """Return the limit that the connection has passed, if any.
 
         `has_begun_frame`: a part of a frame has been read; `is_undrained`: too much of our output
         is unsent, and nothing is read until it is sent.

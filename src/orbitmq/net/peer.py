@@ -101,7 +101,7 @@ class Peer:
         self._watch.close()
 
     async def connect(self, timeout_s: float) -> Connection:
-        """Give an open connection, dialled if there is none; raises ConnectFailed."""
+        """Return an open connection, dialled if there is none; raises ConnectFailed."""
         connection = self._connection
         if connection is None or connection.closed:
             connection = await self._wait_dialled(timeout_s)

@@ -62,7 +62,7 @@ class Proxies(NamedTuple):
 
 
 def read_networks(text: str, setting: str) -> tuple[Network, ...]:
-    """Give the networks of a comma list; raises SettingError that names `setting`."""
+    """Return the networks of a comma list; raises SettingError that names `setting`."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     if len(words) > NETWORKS_MAX:
         raise SettingError(f"{setting} has {len(words)} networks, limit {NETWORKS_MAX}")

@@ -32,7 +32,7 @@ TIMEOUT_S = 10.0
 
 
 def read_file(files: Files, path: Path) -> bytes | None:
-    """Give a file's contents, or None when there is none; raises StoreError when unreadable."""
+    """Return a file's contents, or None when there is none; raises StoreError when unreadable."""
     try:
         return files.read(path)
     except OSError as error:
@@ -46,7 +46,7 @@ class Save(NamedTuple):
     commit: Callable[[], None]
 
     def contents(self) -> bytes:
-        """Give the new contents; may read the file."""
+        """Return the new contents; may read the file."""
         return self.data() if callable(self.data) else self.data
 
 

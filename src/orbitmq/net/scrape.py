@@ -78,7 +78,7 @@ class _Scrape(asyncio.Protocol):
 
 
 async def start_metrics(registry: Registry, host: str, port: int) -> tuple[asyncio.Server, int]:
-    """Listen for scrapes; give the server and its real port. Raises SettingError."""
+    """Listen for scrapes; return the server and its real port. Raises SettingError."""
     open_scrapes: set[_Scrape] = set()
     loop = asyncio.get_running_loop()
     server = await listen(loop, lambda: _Scrape(registry, open_scrapes), host, port)

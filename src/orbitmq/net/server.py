@@ -74,7 +74,7 @@ class Server:
         tls: TlsSettings | None = None,
         proxies: Proxies | None = None,
     ) -> int:
-        """Listen; give the real port (0 asks for any). Raises SettingError."""
+        """Listen; return the real port (0 asks for any). Raises SettingError."""
         ensure(self._listener is None, f"server {self.name} is started once")
         self._watch.proxies = proxies
         self._tls = ServerTls(tls) if tls is not None else None

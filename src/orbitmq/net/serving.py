@@ -12,7 +12,7 @@ from orbitmq.world.tls import ClientAuth, ClientTls, TlsClientSettings, TlsMode,
 
 
 def limits_from(settings: ServerSettings) -> Limits:
-    """Give the limits that the settings ask for; raises SettingError when they do not fit."""
+    """Return the limits that the settings ask for; raises SettingError when they do not fit."""
     pause_bytes, resume_bytes = _water_marks(settings)
     return Limits(
         connections_max=settings.connections_max,
@@ -26,7 +26,7 @@ def limits_from(settings: ServerSettings) -> Limits:
 
 
 def dial_limits_from(settings: BrokerSettings) -> Limits:
-    """Give the limits of connections to name servers."""
+    """Return the limits of connections to name servers."""
     pause_bytes, resume_bytes = _water_marks(settings)
     return Limits(
         connect_s=settings.connect_timeout_millis / 1000,
@@ -40,7 +40,7 @@ def dial_limits_from(settings: BrokerSettings) -> Limits:
 
 
 def _water_marks(settings: ServerSettings) -> tuple[int, int | None]:
-    """Give with how much unsent output reading stops, and with how much it goes on."""
+    """Return with how much unsent output reading stops, and with how much it goes on."""
     high, low = settings.write_buffer_high_water_mark, settings.write_buffer_low_water_mark
     if not high or not low:  # both count, or none, as in the original
         return Limits().output_pause_bytes, None
@@ -53,7 +53,7 @@ def _water_marks(settings: ServerSettings) -> tuple[int, int | None]:
 
 
 def tls_from(settings: ServerSettings) -> TlsSettings:
-    """Give the TLS side of a listening port."""
+    """Return the TLS side of a listening port."""
     return TlsSettings(
         mode=TlsMode(settings.tls_server_mode),
         cert_path=settings.tls_server_cert_path or None,
@@ -66,13 +66,13 @@ def tls_from(settings: ServerSettings) -> TlsSettings:
 
 
 def proxies_from(settings: ServerSettings) -> Proxies | None:
-    """Give who may speak the PROXY protocol; raises SettingError for what is no network."""
+    """Return who may speak the PROXY protocol; raises SettingError for what is no network."""
     networks = read_networks(settings.proxy_protocol_from, "proxyProtocolFrom")
     return Proxies(networks) if settings.proxy_protocol_enable else None
 
 
 def dial_tls_from(settings: BrokerSettings) -> ClientTls | None:
-    """Give the TLS of connections to name servers; None when they are plain.
+    """Return the TLS of connections to name servers; None when they are plain.
 
     Used when asked for, and when plain connections are refused here, too. Without a certificate of
     its own the one that we serve with is shown. The other side is not checked by default, as in

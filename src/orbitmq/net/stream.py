@@ -119,7 +119,7 @@ class Stream(asyncio.Protocol):
 
     @abstractmethod
     def _as_connection(self) -> "Connection":
-        """Give itself."""
+        """Return itself."""
 
     @abstractmethod
     def _take(self, data: bytes) -> bool:
@@ -130,7 +130,7 @@ class Stream(asyncio.Protocol):
 
     @abstractmethod
     def _begun_bytes(self) -> int:
-        """Give how many bytes of an unfinished frame are held."""
+        """Return how many bytes of an unfinished frame are held."""
 
     @abstractmethod
     def _let_through(self) -> None:
@@ -171,7 +171,7 @@ class Stream(asyncio.Protocol):
             self._turn.touch(self)
 
     def write_turn(self) -> None:
-        """Give all queued output to the socket at once (called by the Turn)."""
+        """Return all queued output to the socket at once (called by the Turn)."""
         self._is_touched = False
         if self._is_lost:
             return
@@ -258,7 +258,7 @@ class Stream(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _begin(self, data: bytes) -> bytes:
-        """Look at what a connection begins with; give what is left of it to handle."""
+        """Look at what a connection begins with; return what is left of it to handle."""
         proxies = self._proxies
         if proxies is not None and (self._preamble or data[0] in FIRST_BYTES):
             data = self._take_preamble(proxies, data)
@@ -272,7 +272,7 @@ class Stream(asyncio.Protocol):
         return data
 
     def _take_preamble(self, proxies: Proxies, data: bytes) -> bytes:
-        """Take the addresses from a proxy's word, once; give what follows it."""
+        """Take the addresses from a proxy's word, once; return what follows it."""
         data, self._preamble = self._preamble + data, b""
         try:
             proxies.check(self.peer_address[0])
@@ -382,7 +382,7 @@ class Stream(asyncio.Protocol):
     # --- TLS ---
 
     def _choose_tls(self, first_byte: int) -> str | None:
-        """Speak TLS if the peer does; give the reason if that, or plain, is not to be had here."""
+        """Speak TLS if the peer does; return why that, or plain, is refused."""
         tls = self._server_tls
         if first_byte == HANDSHAKE_BYTE:
             self._tls = tls.pipe() if tls is not None else None

@@ -34,7 +34,7 @@ KEYS = (
 def read_tls_file(
     files: Files, path: str, settings_type: type[Settings]
 ) -> tuple[dict[str, str], list[str]]:
-    """Give what the file sets of these settings, and what it says in vain; raises SettingError."""
+    """What the file sets of these settings, and what it says in vain; raises SettingError."""
     if not path:
         return {}, []
     try:

@@ -53,5 +53,5 @@ class Traffic:
         )
 
     def request_label(self, code: int) -> int | str:
-        """Give what a request code is counted as: a stranger must not use up the label's values."""
+        """What a request code is counted as: a stranger must not use up the label's values."""
         return code if code in _KNOWN_CODES else UNKNOWN_CODE

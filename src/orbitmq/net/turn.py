@@ -21,7 +21,7 @@ class Written(Protocol):
     """What has output for the end of the turn."""
 
     def write_turn(self) -> None:
-        """Give all queued output to the socket at once."""
+        """Return all queued output to the socket at once."""
         ...
 
     def drop(self, reason: str) -> None:
@@ -73,7 +73,7 @@ class Turn:
                 connection.drop("internal-error")
 
     def _take_touched(self) -> list[Written]:
-        """Give the connections that have output; from here on a touch belongs to the next turn."""
+        """The connections that have output; from here on a touch belongs to the next turn."""
         touched, self._touched = self._touched, []
         self.is_requested = False
         return touched

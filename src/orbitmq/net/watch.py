@@ -80,7 +80,7 @@ class Watch:
             self._disarm()
 
     def handling_until_s(self) -> float:
-        """Give until when one connection may go on before the others get their turn.
+        """Return until when one connection may go on before the others get their turn.
 
         Those that go on share the time: many that flood must not make a turn long for the rest.
         """

@@ -22,7 +22,7 @@ _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 8640
 def admitted(
     begins: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int], count_max: int | None
 ) -> Offsets:
-    """Give where a batch ends that takes `count_max` messages at most (rule 1)."""
+    """Return where a batch ends that takes `count_max` messages at most (rule 1)."""
     backlog = {queue: max(0, ends[queue] - begin) for queue, begin in begins.items()}
     total = sum(backlog.values())
     if count_max is None or total <= count_max:
@@ -42,7 +42,7 @@ def is_enough(count: int, count_min: int | None, waited_s: float, delay_s: float
 
 
 def read_duration(option: str, text: str) -> float:
-    """Give the seconds of a text like `15m`, `500ms`, `2h`; raises SettingError."""
+    """Return the seconds of a text like `15m`, `500ms`, `2h`; raises SettingError."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)\s*", text)
     if found is None:
         raise SettingError(f"option {option!r}: {text!r} is no duration like 500ms, 30s, 15m, 2h")

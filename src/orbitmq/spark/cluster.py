@@ -92,7 +92,7 @@ class Cluster:
         return self._thread.submit(work)
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Give what a coroutine gives on that loop; an interrupted wait cancels it."""
+        """Return what a coroutine gives on that loop; an interrupted wait cancels it."""
         future = self.submit(work)
         try:
             return future.result()
@@ -101,7 +101,7 @@ class Cluster:
             raise
 
     async def instance(self) -> Instance:
-        """Give the client instance, on the loop; the first call starts it."""
+        """Return the client instance, on the loop; the first call starts it."""
         if self._joined is None:
             if self._joining is None or self._joining.done():
                 self._joining = asyncio.get_running_loop().create_task(join(self.settings))
@@ -109,7 +109,7 @@ class Cluster:
         return self._joined
 
     async def admin(self) -> Admin:
-        """Give an administrator that shares the connections, on the loop."""
+        """Return an administrator that shares the connections, on the loop."""
         await self.instance()
         if self._admin is None:
             names = set(ClientSettings.__struct_fields__) - {"namesrv"}
@@ -134,15 +134,15 @@ class Cluster:
     # --- topics ---
 
     def wrap(self, name: str) -> str:
-        """Give a topic's or group's name as brokers know it."""
+        """Return a topic's or group's name as brokers know it."""
         return wrap_namespace(self.settings.namespace, name)
 
     def wire_queue(self, queue: MessageQueue) -> MessageQueue:
-        """Give a queue as brokers know it."""
+        """Return a queue as brokers know it."""
         return MessageQueue(self.wrap(queue.topic), queue.broker_name, queue.queue_id)
 
     def topics(self, *, with_system: bool = False) -> list[str]:
-        """Give the names of all topics; raises MQError."""
+        """Return the names of all topics; raises MQError."""
 
         async def ask() -> list[str]:
             return await (await self.admin()).topics(with_system=with_system)
@@ -150,7 +150,7 @@ class Cluster:
         return self.wait(ask())
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Give the queues that can be read of a topic, as name servers say now.
+        """Return the queues that can be read of a topic, as name servers say now.
 
         Raises RouteNotFound for a topic that does not exist, ConnectFailed.
         """
@@ -175,7 +175,7 @@ class Cluster:
     def min_offsets(
         self, queues: Collection[MessageQueue], retries: Retries = THREE_TIMES
     ) -> Offsets:
-        """Give the offset of each queue's oldest message; raises MQError that names the queue."""
+        """Return the offset of each queue's oldest message; raises MQError that names the queue."""
         found = self._of_each("its first offset", min_offset, queues, retries)
         return {
             queue: max(0, offset) for queue, offset in found.items()
@@ -184,13 +184,13 @@ class Cluster:
     def max_offsets(
         self, queues: Collection[MessageQueue], retries: Retries = THREE_TIMES
     ) -> Offsets:
-        """Give the offset that each queue's next message will get."""
+        """Return the offset that each queue's next message will get."""
         return self._of_each("its end", max_offset, queues, retries)
 
     def offsets_for_times(
         self, times_ms: Mapping[MessageQueue, int], retries: Retries = THREE_TIMES
     ) -> Offsets:
-        """Give the offset of a message of each queue that was stored about then."""
+        """Return the offset of a message of each queue that was stored about then."""
         wired = {self.wire_queue(queue): time_ms for queue, time_ms in times_ms.items()}
 
         async def ask(instance: Instance, queue: MessageQueue) -> int:
@@ -201,7 +201,7 @@ class Cluster:
     def group_offsets(
         self, group: str, queues: Collection[MessageQueue], retries: Retries = THREE_TIMES
     ) -> dict[MessageQueue, int | None]:
-        """Give where a group is in each queue; None where it has no offset."""
+        """Return where a group is in each queue; None where it has no offset."""
         wrapped = self.wrap(group)
 
         async def ask(instance: Instance, queue: MessageQueue) -> int | None:
@@ -223,7 +223,7 @@ class Cluster:
     def try_group_offsets(
         self, group: str, offsets: Mapping[MessageQueue, int], retries: Retries = THREE_TIMES
     ) -> dict[MessageQueue, "QueueFailed"]:
-        """Have brokers keep where a group is; give the queues of which one does not, and why.
+        """Have brokers keep where a group is; return the queues of which one does not, and why.
 
         One queue of each topic and broker goes ahead: of a group's very first offsets an original
         forgets some if several come together. 5.x keeps none of a group that nobody has made: it is
@@ -290,7 +290,7 @@ class Cluster:
         queues: Collection[MessageQueue],
         retries: Retries,
     ) -> dict[MessageQueue, T]:
-        """Give the answers about all queues; raises QueueFailed for the first that fails."""
+        """Return the answers about all queues; raises QueueFailed for the first that fails."""
         instance = await self.instance()
         limit = asyncio.Semaphore(ASKED_AT_A_TIME)
 
@@ -357,7 +357,7 @@ _process = _Process()
 
 
 def cluster_of(options: ConnectionOptions) -> Cluster:
-    """Give this process's connections for these options.
+    """Return this process's connections for these options.
 
     Raises SettingError when the options do not say which cluster.
     """

@@ -55,7 +55,7 @@ def _is_ours(settings: Mapping[str, str]) -> bool:
 
 
 def _home() -> Path | None:
-    """Give our home; None where PySpark brings no Spark along, or nothing can be written."""
+    """Return our home; None where PySpark brings no Spark along, or nothing can be written."""
     spec = importlib.util.find_spec("pyspark")
     package = Path(spec.origin).parent if spec is not None and spec.origin else None
     if package is None or not SystemFiles().names(package / "jars"):

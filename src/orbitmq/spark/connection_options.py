@@ -69,7 +69,7 @@ T = TypeVar("T", bound=ConnectionOptions)
 
 
 def client_settings(options: ConnectionOptions) -> ClientSettings:
-    """Give how clients reach the cluster; equal options give equal settings.
+    """Return how clients reach the cluster; equal options give equal settings.
 
     Raises SettingError that names the option that is missing or wrong.
     """
@@ -83,7 +83,7 @@ def client_settings(options: ConnectionOptions) -> ClientSettings:
 
 
 def resolved(options: T) -> T:
-    """Give options that mean the same in every process (rule 1)."""
+    """Return options that mean the same in every process (rule 1)."""
     return msgspec.structs.replace(options, **_spelt(_addresses(options)))
 
 
@@ -174,7 +174,7 @@ def _client_settings(options: ConnectionOptions) -> dict[str, Any]:
 
 
 def _shown(options: Options) -> str:
-    """Give options as text, without what is secret and what is not given."""
+    """Return options as text, without what is secret and what is not given."""
     shown = [
         f"{name}={HIDDEN if is_secret(field) else repr(getattr(options, field.name))}"
         for name, field in _given(options).items()
@@ -183,7 +183,7 @@ def _shown(options: Options) -> str:
 
 
 def _given(options: Options) -> dict[str, msgspec.structs.FieldInfo]:
-    """Give the options that are not as they would be without a word."""
+    """Return the options that are not as they would be without a word."""
     return {
         name: field
         for name, field in option_fields(type(options)).items()

@@ -32,5 +32,5 @@ def lost(queue: MessageQueue, what: str, *, fails: bool) -> None:
 
 
 def told_gap(begin: int, end: int) -> str:
-    """Give a gap in words."""
+    """Return a gap in words."""
     return f"messages from offset {begin} to {end - 1} are gone before they were read"

@@ -159,7 +159,7 @@ class ProgressListener(StreamingQueryListener):
 
 
 def facts_of(progress: StreamingQueryProgress) -> BatchFacts:
-    """Give what we use of Spark's account of a batch."""
+    """Return what we use of Spark's account of a batch."""
     return BatchFacts(
         progress.name or str(progress.id),
         progress.batchId,
@@ -223,7 +223,7 @@ class Watch:
             log.debug("Spark has not told everything of its queries")
 
     def __enter__(self) -> "Watch":
-        """Give the watch."""
+        """Return the watch."""
         return self
 
     def __exit__(

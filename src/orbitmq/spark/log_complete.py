@@ -50,7 +50,7 @@ def knows_all(files: Files, folder: Folder, part: FilePart) -> bool:
 
 
 def _around(entries: Entries, part: FilePart) -> Positions:
-    """Give where the records of the range begin and end, and the one before them."""
+    """Return where the records of the range begin and end, and the one before them."""
     written = written_count(entries)
     first = max(first_at_or_behind(entries, part.begin, written) - 1, 0)
     found = entries[first : first_at_or_behind(entries, part.end, written)]

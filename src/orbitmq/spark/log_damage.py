@@ -52,7 +52,7 @@ class FileGround(ViewGround):
         self._base = base
 
     def file_end(self, _log_offset: int) -> int:
-        """Give the log offset at which the file ends."""
+        """Return the log offset at which the file ends."""
         return self._file_end
 
     def is_free(self, log_offset: int) -> bool:
@@ -63,7 +63,7 @@ class FileGround(ViewGround):
 def behind_damage(
     view: memoryview, position: int, base: int, search_end: int | None = None
 ) -> int | None:
-    """Give where something sound begins behind what is bad at `position`; None: nowhere.
+    """Return where something sound begins behind what is bad at `position`; None: nowhere.
 
     Nothing is searched for behind `search_end`.
     """
@@ -85,7 +85,7 @@ def behind_damage(
 
 
 def first_not_zero(view: memoryview, begin: int, end: int) -> int:
-    """Give where a piece begins that has something in it, or `end`: quicker than any search."""
+    """Return where a piece begins that has something in it, or `end`: quicker than any search."""
     memory = np.frombuffer(view, dtype=np.uint8)
     while begin < end and not memory[begin : min(begin + SEARCH_BYTES, end)].max():
         begin += SEARCH_BYTES
@@ -93,7 +93,7 @@ def first_not_zero(view: memoryview, begin: int, end: int) -> int:
 
 
 def last_not_zero(view: memoryview, end: int) -> int:
-    """Give where the last piece ends that has something in it, or 0."""
+    """Return where the last piece ends that has something in it, or 0."""
     memory = np.frombuffer(view, dtype=np.uint8)
     while end > 0 and not memory[max(0, end - SEARCH_BYTES) : end].max():
         end -= SEARCH_BYTES
@@ -113,7 +113,7 @@ def _closing_blank(view: memoryview, begin: int, search_end: int) -> int | None:
 
 
 def behind_whole(view: memoryview, position: int, base: int) -> int:
-    """Give where the last whole record that begins before `position` ends; 0 without one (rule 4).
+    """Where the last whole record that begins before `position` ends; 0 without one (rule 4).
 
     That is at or behind `position`, unless there is damage before it.
     """
@@ -132,7 +132,7 @@ def behind_whole(view: memoryview, position: int, base: int) -> int:
 
 
 def written_end(view: memoryview, base: int, begin: int = 0, search_end: int | None = None) -> int:
-    """Give where the written part of a file ends, at or behind `begin`; its length if closed.
+    """Return where the written part of a file ends, at or behind `begin`; its length if closed.
 
     Nothing is searched for behind `search_end`, where the file is known to hold zeros.
     """

@@ -28,7 +28,7 @@ _PREFIX_SIZE = 8
 
 
 def log_end(files: Files, log_files: list[LogFile], known_end: int = 0) -> int:
-    """Give where the log ends, not before `known_end`, up to which it is known; 0 without files."""
+    """Where the log ends, not before `known_end`, up to which it is known; 0 without files."""
     for log_file in reversed(log_files):
         if log_file.end <= known_end:
             return known_end
@@ -48,7 +48,7 @@ def has_grown(files: Files, log_files: list[LogFile], known_end: int) -> bool:
 
 
 def last_store_ms(files: Files, log_files: list[LogFile]) -> int | None:
-    """Give when the log's last record was stored; None when damage hides it, or there is none."""
+    """Return when the log's last record was stored; None when damage hides it, or there is none."""
     end = log_end(files, log_files)
     for log_file in reversed(log_files):
         is_written = log_file.base < end
@@ -81,6 +81,6 @@ def _file_end(files: Files, log_file: LogFile, known_end: int) -> int:
 
 
 def _near_end(written: memoryview, base: int) -> int:
-    """Give where a whole record begins near the end of what may be written, or 0."""
+    """Return where a whole record begins near the end of what may be written, or 0."""
     look_from = len(written) - LOOK_BACK_BYTES
     return (next_record(written, look_from, base) or 0) if look_from > 0 else 0

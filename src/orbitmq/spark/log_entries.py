@@ -25,14 +25,14 @@ Entries = NDArray[Any]
 
 
 def topics_in(files: Files, folder: Folder) -> list[str]:
-    """Give the topics that have queues."""
+    """Return the topics that have queues."""
     return files.names(folder.queues)
 
 
 def queues_of(
     files: Files, folder: Folder, topics: Iterable[str], numbers: frozenset[int] = frozenset()
 ) -> list[tuple[str, Path]]:
-    """Give the queues of topics, each with its topic; without numbers all of them."""
+    """Return the queues of topics, each with its topic; without numbers all of them."""
     return [
         (topic, folder.queues / topic / name)
         for topic in sorted(topics)
@@ -42,7 +42,7 @@ def queues_of(
 
 
 def entries_of(files: Files, queue: Path) -> Iterator[Entries]:
-    """Give the entries of each file of a queue, those that were not written as well."""
+    """Return the entries of each file of a queue, those that were not written as well."""
     for name in files.names(queue):
         view = mapped(queue / name) if is_file_name(name) else None
         if view is not None:
@@ -57,7 +57,7 @@ def are_possible(entries: Entries) -> NDArray[np.bool_]:
 
 
 def written_count(entries: Entries) -> int:
-    """Give how many entries of a file were written."""
+    """Return how many entries of a file were written."""
     low, high = 0, len(entries)
     while low < high:
         middle = (low + high) // 2
@@ -69,7 +69,7 @@ def written_count(entries: Entries) -> int:
 
 
 def first_at_or_behind(entries: Entries, log_offset: int, count: int) -> int:
-    """Give the first of `count` entries that is not before a log offset, or `count`."""
+    """Return the first of `count` entries that is not before a log offset, or `count`."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2

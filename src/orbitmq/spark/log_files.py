@@ -49,7 +49,7 @@ class Log(NamedTuple):
 
 
 def find_log(files: Files, path: str) -> Log:
-    """Give the log that the option `path` names; raises SettingError when there is none."""
+    """Return the log that the option `path` names; raises SettingError when there is none."""
     paths = [Path(each.strip().removeprefix("file://")) for each in path.split(",") if each.strip()]
     found = [_found(files, each) for each in paths]
     needless = _empty_doubles(files, found) if len(found) > 1 else set()
@@ -66,7 +66,7 @@ def find_log(files: Files, path: str) -> Log:
 
 
 def _empty_doubles(files: Files, logs: list[Log]) -> set[str]:
-    """Give the files of zeros that lie beside another of that name in another folder."""
+    """Return the files of zeros that lie beside another of that name in another folder."""
     folders = {Path(each.path).parent: None for log in logs if log.is_whole for each in log.files}
     if len(folders) < 2:
         return set()
@@ -111,7 +111,7 @@ def _named(files: Files, path: Path) -> LogFile:
 
 
 def first_store_ms(files: Files, log_file: LogFile) -> int | None:
-    """Give when the first record of a file was stored; None when there is none to be seen."""
+    """Return when the first record of a file was stored; None when there is none to be seen."""
     data = files.read_at(log_file.path, 0, RECORD_SIZE_MIN)
     if data is None or not is_own(data, 0, log_file.base):
         return None

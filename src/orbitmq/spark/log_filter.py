@@ -37,7 +37,7 @@ class LogFilter:
         self._decoder = BatchDecoder(arrow_schema(names)) if names else None
 
     def wanted(self, data: Bytes, positions: Positions) -> tuple[Positions, list[Damage]]:
-        """Give the positions of wanted records, and what is damaged."""
+        """Return the positions of wanted records, and what is damaged."""
         if self._decoder is None or not len(positions):
             return positions, []
         decoded = self._decoder.decode(data, positions)

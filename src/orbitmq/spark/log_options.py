@@ -123,7 +123,7 @@ class LogOptions(Options, frozen=True, kw_only=True):
 
 
 def log_options(given: Mapping[str, str]) -> LogOptions:
-    """Give the options; raises SettingError that names the one that is not right."""
+    """Return the options; raises SettingError that names the one that is not right."""
     options = read_options(LogOptions, given, FORMAT)
     if options.topic and options.topics:
         raise SettingError(f"{FORMAT}: options 'topic' and 'topics' are both given; give one")

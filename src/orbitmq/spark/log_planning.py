@@ -58,7 +58,7 @@ class Span(NamedTuple):
 
 
 def whole_span(files: Files, log: Log, options: LogOptions) -> Span:
-    """Give the range of the log that the options ask for, as it is now."""
+    """Return the range of the log that the options ask for, as it is now."""
     first = log.files[0].base if log.files else 0
     begin, end = options.starting_physical_offset, options.ending_physical_offset
     last = log_end(files, log.files)
@@ -67,7 +67,7 @@ def whole_span(files: Files, log: Log, options: LogOptions) -> Span:
 
 
 def planned(files: Files, log: Log, options: LogOptions, span: Span) -> list[LogPartition]:
-    """Give the tasks for a range of the log."""
+    """Return the tasks for a range of the log."""
     splits = [
         split
         for each in _file_ranges(files, log, options, span)
@@ -84,7 +84,7 @@ def planned(files: Files, log: Log, options: LogOptions, span: Span) -> list[Log
 
 
 def _file_ranges(files: Files, log: Log, options: LogOptions, span: Span) -> Iterator[LogRange]:
-    """Give what is asked for of each file, and what is missing between files."""
+    """Return what is asked for of each file, and what is missing between files."""
     asked = asked_times(options)
     kept = set(log.files if asked is None else files_in_time(log, asked))
     first, last = part_in_time(files, log, options, *_held(kept, span))
@@ -101,14 +101,14 @@ def _file_ranges(files: Files, log: Log, options: LogOptions, span: Span) -> Ite
 
 
 def _held(kept: set[LogFile], span: Span) -> tuple[int, int]:
-    """Give [begin, end) of what is asked for in some files."""
+    """Return [begin, end) of what is asked for in some files."""
     begin = min((log_file.base for log_file in kept), default=span.end)
     end = max((log_file.end for log_file in kept), default=span.end)
     return max(begin, span.begin), max(begin, min(end, span.end))
 
 
 def _splits(whole: LogRange, size: int) -> Iterator[LogRange]:
-    """Give the parts of a range; a rest that is very short is not worth a task."""
+    """Return the parts of a range; a rest that is very short is not worth a task."""
     part = whole
     while part.end - part.begin > size + size // 4:
         middle = part.begin + size

@@ -47,7 +47,7 @@ _OTHER_CODES = (SCHEDULE_TOPIC, "rmq_sys_")
 
 
 def complete_below(files: Files, log: Log) -> int:
-    """Give the log offset below which the queue files surely have everything (rule 3)."""
+    """Return the log offset below which the queue files surely have everything (rule 3)."""
     if log.folder is None or not files.is_folder(log.folder.queues):
         return 0
     checkpoint = read_checkpoint(files, log.folder.checkpoint)

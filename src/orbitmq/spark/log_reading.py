@@ -71,7 +71,7 @@ class LogReading:
         )
 
     def batches(self, log_range: LogRange) -> Iterator[Any]:
-        """Give the rows of a range; raises CorruptRecord, DataLoss."""
+        """Return the rows of a range; raises CorruptRecord, DataLoss."""
         if not log_range.path:
             why = "log files are missing here"
             yield from self._bad(None, log_range, BadRange(log_range.begin, log_range.end, why))
@@ -111,7 +111,7 @@ class LogReading:
             rows = BATCH_ROWS_MIN
 
     def _decoded(self, view: memoryview, positions: Positions) -> tuple[Any, Damage | None]:
-        """Give the wanted records up to the first that is bad, and that one."""
+        """Return the wanted records up to the first that is bad, and that one."""
         wanted, damage = self._filter.wanted(view, positions)
         if damage:
             wanted = wanted[wanted < damage[0].position]
@@ -124,7 +124,7 @@ class LogReading:
     def _passed(
         self, view: memoryview, log_range: LogRange, damage: Damage
     ) -> Generator[Any, None, int]:
-        """Tell of damage that begins in the range; give the position where the log goes on."""
+        """Tell of damage that begins in the range; return the position where the log goes on."""
         base = log_range.base
         following = behind_damage(view, damage.position, base)
         end = len(view) if following is None else following
@@ -136,7 +136,7 @@ class LogReading:
     # --- through the queues ---
 
     def _in_queues(self, view: memoryview, log_range: LogRange) -> Positions | None:
-        """Give where the wanted records begin; None when the queues do not know."""
+        """Return where the wanted records begin; None when the queues do not know."""
         if not log_range.queue_root:
             return None
         options = self._options

@@ -32,7 +32,7 @@ SIZE_MAX = 2**31 - 1
 
 
 def log_schema_ddl(options: LogOptions) -> str:
-    """Give the columns that the options ask for."""
+    """Return the columns that the options ask for."""
     ddl = schema_ddl(options.properties, options.body_format)
     if options.include_raw:
         ddl += f", {RAW.name} {RAW.ddl} NOT NULL"
@@ -42,7 +42,7 @@ def log_schema_ddl(options: LogOptions) -> str:
 
 
 def log_arrow_schema(schema: StructType, options: LogOptions) -> Any:
-    """Give what batches must look like; raises SettingError for what a log cannot give."""
+    """Return what batches must look like; raises SettingError for what a log cannot give."""
     found = to_arrow_schema(schema, timezone="UTC")
     names = found.names
     if options.on_corrupt_record != "quarantine":
@@ -73,7 +73,7 @@ class Rows:
         """What records are decoded to."""
 
     def of_records(self, batch: Any) -> Any:
-        """Give a batch of records."""
+        """Return a batch of records."""
         if self._place < 0:
             return batch
         columns = list(batch.columns)
@@ -81,7 +81,7 @@ class Rows:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def of_damage(self, bad: BadRange, part: bytes | memoryview) -> Any:
-        """Give the row of a damaged range."""
+        """Return the row of a damaged range."""
         values = {
             DAMAGE.name: bad.why,
             "physicalOffset": bad.begin,

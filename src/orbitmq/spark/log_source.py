@@ -31,21 +31,21 @@ class LogSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Give the format's name."""
+        """Return the format's name."""
         return FORMAT
 
     def schema(self) -> str:
-        """Give the columns that the options ask for."""
+        """Return the columns that the options ask for."""
         return log_schema_ddl(log_options(self.options))
 
     def reader(self, schema: StructType) -> "LogReader":
-        """Give a reader of a batch; raises SettingError."""
+        """Return a reader of a batch; raises SettingError."""
         options = log_options(self.options)
         warn_of_streams_options(LogOptions, self.options, FORMAT)
         return LogReader(options, log_arrow_schema(schema, options))
 
     def streamReader(self, schema: StructType) -> LogStreamReader:  # noqa: N802 - Spark's name
-        """Give a reader of a stream; raises SettingError."""
+        """Return a reader of a stream; raises SettingError."""
         options = log_options(self.options)
         return LogStreamReader(options, log_arrow_schema(schema, options))
 
@@ -65,7 +65,7 @@ class LogReader(DataSourceReader):
         return list(planned(files, log, self._options, span))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Give the rows of one task, in a worker."""
+        """Return the rows of one task, in a worker."""
         if isinstance(partition, LogPartition):  # an empty plan is one partition of Spark's own
             from orbitmq.spark.log_reading import LogReading
 

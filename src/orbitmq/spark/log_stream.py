@@ -62,7 +62,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- offsets ---
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Give where the stream begins; asked for again until its first batch is done."""
+        """Return where the stream begins; asked for again until its first batch is done."""
         if self._initial is None:
             found = self._log()
             first = found.files[0].base if found.files else 0
@@ -77,14 +77,14 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {OFFSET: self._initial}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Give the limit of the options."""
+        """Return the limit of the options."""
         bytes_max = self._options.max_bytes_per_trigger
         return ReadAllAvailable() if bytes_max is None else ReadMaxBytes(bytes_max)
 
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
-        """Give the next end (rules 2 to 5); raises DataLoss, SettingError."""
+        """Return the next end (rules 2 to 5); raises DataLoss, SettingError."""
         begin = int(start[OFFSET])
         found, end = self._next(begin)
         if self._end < begin:
@@ -101,7 +101,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._seen_end(self._log())
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """Give how far the log reaches, for those who want to know the lag."""
+        """Return how far the log reaches, for those who want to know the lag."""
         return {OFFSET: self._end} if self._end else None
 
     # --- rows ---
@@ -121,7 +121,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return list(planned(SystemFiles(), found, self._options, Span(begin, last, is_exact=True)))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Give the rows of one task, in a worker."""
+        """Return the rows of one task, in a worker."""
         if isinstance(partition, LogPartition):
             from orbitmq.spark.log_reading import LogReading  # workers alone need it
 
@@ -139,7 +139,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return find_log(SystemFiles(), self._options.path)
 
     def _next(self, begin: int) -> tuple[Log, int]:
-        """Give the log and its end, after waiting for something behind `begin`."""
+        """Return the log and its end, after waiting for something behind `begin`."""
         clock = SystemClock()
         until_s = clock.monotonic_s() + WAIT_S
         files, found = SystemFiles(), self._log()
@@ -163,7 +163,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._end
 
     def _bounded(self, found: Log) -> int:
-        """Give the end that is asked for, or the log's; it is where a record begins (rule 2)."""
+        """Return the end that is asked for, or the log's; it is where a record begins (rule 2)."""
         end = self._seen_end(found)
         if self._target is not None:
             end = min(end, self._target)
@@ -173,7 +173,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def _record_from(self, found: Log, log_offset: int, search: Search) -> int:
-        """Give the first record that begins at a log offset or behind it, or the log's end."""
+        """Return the first record that begins at a log offset or behind it, or the log's end."""
         for log_file in found.files:
             if log_offset < log_file.end:
                 view = mapped(Path(log_file.path)) or memoryview(b"")

@@ -67,7 +67,7 @@ class AskedTimes(NamedTuple):
 
 
 def asked_times(options: LogOptions) -> AskedTimes | None:
-    """Give the asked times; None when all are."""
+    """Return the asked times; None when all are."""
     asked = AskedTimes(options.starting_ms, options.ending_ms)
     return None if asked == (None, None) else asked
 
@@ -92,7 +92,7 @@ def _first_times(log_file: LogFile) -> list[int]:
 def part_in_time(
     files: Files, log: Log, options: LogOptions, begin: int, end: int
 ) -> tuple[int, int]:
-    """Give the part of [begin, end) of the log outside of which no record is in time."""
+    """Return the part of [begin, end) of the log outside of which no record is in time."""
     asked = asked_times(options)
     if asked is None or log.folder is None or options.use_consume_queue == "false":
         return begin, end
@@ -113,7 +113,7 @@ def part_in_time(
 
 
 def _asked_entries(files: Files, folder: Folder, topics: frozenset[str]) -> Iterator[Entries]:
-    """Give the entries of the topics' queue files, of all topics without some."""
+    """Return the entries of the topics' queue files, of all topics without some."""
     queues = queues_of(files, folder, topics or topics_in(files, folder))
     found = (entries for _, queue in queues for entries in entries_of(files, queue))
     yield from islice(found, QUEUE_FILES_MAX)
@@ -157,7 +157,7 @@ class _Records:
         self._views: dict[int, memoryview] = {}
 
     def times(self, entries: Entries) -> Iterator[int]:
-        """Give when the records of entries were stored, without those that do not fit them."""
+        """Return when the records of entries were stored, without those that do not fit them."""
         for entry in entries:
             record = self._at(int(entry["log_offset"]))
             if record is not None and record.size == entry["size"]:

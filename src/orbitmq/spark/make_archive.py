@@ -91,7 +91,7 @@ def _end(spark: "SparkSession") -> None:
 
 
 def main() -> int:
-    """Make the archive if there is none; give the exit code."""
+    """Make the archive if there is none; return the exit code."""
     try:
         target = archive_path()
         if target is None:

@@ -31,14 +31,14 @@ Offsets = dict[MessageQueue, int]
 
 
 def read_offsets(option: str, text: str) -> Offsets:
-    """Give the offsets that an option's JSON lists; raises SettingError that names the option."""
+    """Return the offsets that an option's JSON lists; raises SettingError that names the option."""
     example = '{"topic": {"broker": {"0": 17}}}'
     form: _Form = _read(option, text, _Form, example)
     return _flat(option, form)
 
 
 def read_assign(option: str, text: str) -> list[MessageQueue]:
-    """Give the queues that `assign` lists, in their order."""
+    """Return the queues that `assign` lists, in their order."""
     form: _AssignForm = _read(option, text, _AssignForm, '{"topic": {"broker": [0, 1]}}')
     queues = {
         MessageQueue(topic, broker, queue_id)
@@ -76,7 +76,7 @@ def _flat(what: str, form: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Off
 
 
 def nested(offsets: Mapping[MessageQueue, int]) -> dict[str, Any]:
-    """Give offsets as Spark keeps them (rule 1)."""
+    """Return offsets as Spark keeps them (rule 1)."""
     form: dict[str, Any] = {}
     for queue in sorted(offsets, key=_text_order):
         brokers = form.setdefault(queue.topic, {})
@@ -94,29 +94,29 @@ def batch_end(
     marks: Mapping[MessageQueue, int] | None = None,
     record_bytes: int | None = None,
 ) -> dict[str, Any]:
-    """Give a micro-batch's end, with the starts of the queues that begin in it (rules 2 and 3)."""
+    """A micro-batch's end, with the starts of the queues that begin in it (rules 2 and 3)."""
     others = {STARTS: nested(starts), STORED: nested(marks or {}), SIZE: record_bytes}
     form = nested(ends) | {name: each for name, each in others.items() if each}
     return dict(sorted(form.items()))
 
 
 def offsets_in(form: Mapping[str, Any]) -> Offsets:
-    """Give the offsets of one of Spark's dicts, without what else is in it."""
+    """Return the offsets of one of Spark's dicts, without what else is in it."""
     offsets = {name: each for name, each in form.items() if name not in (STARTS, STORED, SIZE)}
     return _flat("the checkpoint's offsets", offsets)
 
 
 def starts_in(form: Mapping[str, Any]) -> Offsets:
-    """Give the starts in one of Spark's dicts."""
+    """Return the starts in one of Spark's dicts."""
     return _flat("the checkpoint's offsets", form.get(STARTS, {}))
 
 
 def record_bytes_in(form: Mapping[str, Any]) -> int | None:
-    """Give how large messages were taken to be when the batch was planned, if that matters."""
+    """Return how large messages were taken to be when the batch was planned, if that matters."""
     found = form.get(SIZE)
     return found if isinstance(found, int) else None
 
 
 def marks_in(form: Mapping[str, Any]) -> Offsets:
-    """Give when the messages before the offsets of one of Spark's dicts were stored."""
+    """Return when the messages before the offsets of one of Spark's dicts were stored."""
     return _flat("the checkpoint's offsets", form.get(STORED, {}))

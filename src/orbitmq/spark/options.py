@@ -40,7 +40,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 def told(meaning: str, *, is_secret: bool = False, is_for_streams: bool = False) -> msgspec.Meta:
-    """Give what `Annotated` adds to the type of an option: its meaning."""
+    """Return what `Annotated` adds to the type of an option: its meaning."""
     marks = {"is_secret": is_secret, "is_for_streams": is_for_streams}
     return msgspec.Meta(description=meaning, extra=marks)
 
@@ -55,13 +55,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def option_fields(kind: type[Options]) -> dict[str, msgspec.structs.FieldInfo]:
-    """Give the options of a class by the names that users write, in their order."""
+    """Return the options of a class by the names that users write, in their order."""
     fields = msgspec.structs.fields(kind)
     return {field.encode_name: field for field in fields if field.name != "others"}
 
 
 def read_options(kind: type[T], given: Mapping[str, str], source: str) -> T:
-    """Give the options that a user gave to `source`, the format's name.
+    """Return the options that a user gave to `source`, the format's name.
 
     Raises SettingError that names the option, its value and what would be right.
     """
@@ -98,7 +98,7 @@ def _value(field: msgspec.structs.FieldInfo, text: str, source: str) -> Any:
 
 
 def read_time_ms(option: str, text: str, source: str) -> int:
-    """Give the milliseconds of an option that is a number of them, or ISO 8601 (UTC if not told).
+    """Return the milliseconds of an option that is a number of them, or ISO 8601 (UTC if not told).
 
     Raises SettingError that names the option.
     """
@@ -144,7 +144,7 @@ def _is_marked(field: msgspec.structs.FieldInfo, mark: str) -> bool:
 
 
 def choices_of(kind: Any) -> tuple[str, ...]:
-    """Give the words that a type made of Literal allows, or nothing."""
+    """Return the words that a type made of Literal allows, or nothing."""
     inner = [each for each in get_args(kind) if not isinstance(each, msgspec.Meta)]
     if inner and all(isinstance(each, str) for each in inner):
         return tuple(inner)

@@ -63,7 +63,7 @@ class QueryFigures(NamedTuple):
 
 
 def read_offsets(text: str | None) -> dict[Queue, int]:
-    """Give the offsets in a source's JSON by queue; nothing for those of another source."""
+    """Return the offsets in a source's JSON by queue; nothing for those of another source."""
     try:
         found = json.loads(text or "{}")
     except ValueError:
@@ -100,7 +100,7 @@ class _Heads:
             self._totals[:half] = self._totals[:half:2]
 
     def since(self, now_s: float, total: int) -> tuple[float, bool]:
-        """Give how long ago the end went past `total`, and whether it was longer ago than that."""
+        """How long ago the end went past `total`, and whether it was longer ago than that."""
         place = bisect_left(self._totals, total + 1)
         if place == len(self._totals):
             return 0.0, False
@@ -168,13 +168,13 @@ class ProgressMeter:
         return query.note(facts, now_s)
 
     def figures(self) -> list[QueryFigures]:
-        """Give the newest figures of every query."""
+        """Return the newest figures of every query."""
         queries = list(self._queries.values())
         return [query.figures for query in queries if query.figures is not None]
 
 
 def show_metrics(meter: ProgressMeter, registry: Registry) -> Counter:
-    """Let a registry show the figures of a meter; give the counter of commits that failed."""
+    """Let a registry show the figures of a meter; return the counter of commits that failed."""
 
     def by_query(name: str) -> Iterator[tuple[tuple[str, ...], float]]:
         return (((one.query,), getattr(one, name)) for one in meter.figures())
@@ -215,7 +215,7 @@ _BY_TOPIC = (
 
 
 def told(one: QueryFigures, *, has_bar: bool = False) -> str:
-    """Give a line about a query."""
+    """Return a line about a query."""
     bar = f" [{_bar(one.done_part)}] {one.done_part:4.0%}" if has_bar else ""
     lags = "".join(f"  {_told_lag(lag)}" for lag in one.lags)
     return f"{one.query}{bar}  {one.row_count:,} rows  {one.rows_per_s:,.0f}/s{lags}"

@@ -9,5 +9,5 @@ from orbitmq.wire.bodies_client import MessageQueue
 
 
 def told_of(queue: MessageQueue) -> str:
-    """Give a queue's name for people."""
+    """Return a queue's name for people."""
     return f"queue {queue.queue_id} of topic {queue.topic} at broker {queue.broker_name}"

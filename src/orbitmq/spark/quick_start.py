@@ -24,14 +24,14 @@ SILENT = "-Xlog:disable -Xlog:all=off"
 
 
 def java_options(archive: Path | None) -> str:
-    """Give the options of a Java that starts quickly, with the archive if it is there."""
+    """Return the options of a Java that starts quickly, with the archive if it is there."""
     if archive is None or SystemFiles().size(archive) is None:
         return PLAIN_OPTIONS
     return f"{PLAIN_OPTIONS} -XX:SharedArchiveFile={archive} {SILENT}"
 
 
 def archive_path() -> Path | None:
-    """Give where the archive of this Java and this Spark is kept; None without one of them."""
+    """Return where the archive of this Java and this Spark is kept; None without one of them."""
     java, spark = find_java(), importlib.util.find_spec("pyspark")
     if java is None or spark is None or spark.origin is None:
         return None

@@ -15,7 +15,7 @@ from orbitmq.arrow.columns import COLUMNS, check_schema
 
 
 def schema_ddl(properties: str = "map", body_format: str = "binary") -> str:
-    """Give the columns that a source has if the user does not choose."""
+    """Return the columns that a source has if the user does not choose."""
     types = {"body": body_format, "properties": _PROPERTIES_DDL.get(properties, "")}
     return ", ".join(
         f"{column.name} {types.get(column.name, column.ddl)}"
@@ -29,7 +29,7 @@ _PROPERTIES_DDL = {"map": "map<string,string>", "string": "string"}
 
 
 def arrow_schema_of(schema: StructType) -> Any:
-    """Give what batches must look like; raises SettingError for a column that no message has."""
+    """Return what batches must look like; raises SettingError for a column that no message has."""
     found = to_arrow_schema(schema, timezone="UTC")
     check_schema(found)
     return found

@@ -73,7 +73,7 @@ def session(
     settings: Mapping[str, str] | None = None,
     is_quick_start: bool = False,
 ) -> "SparkSession":
-    """Give a Spark session that is tuned for messages and knows our formats.
+    """Return a Spark session that is tuned for messages and knows our formats.
 
     `cores` are all of the machine if not given; `settings` are Spark's own and win. With
     `is_quick_start` Java starts in a third of the time and runs slower: for tests. Under
@@ -155,7 +155,7 @@ def _with_quick_start(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _submitted_settings() -> dict[str, str]:
-    """Give those of ours that the submitter says nothing about."""
+    """Return those of ours that the submitter says nothing about."""
     from pyspark import SparkConf, SparkContext
 
     SparkContext._ensure_initialized()  # noqa: SLF001 - else SparkConf sees nothing of the JVM's

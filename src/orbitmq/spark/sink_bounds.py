@@ -43,13 +43,13 @@ class Bounds:
         self._earliest_ms = earliest_ms
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Give the queues of a topic; none when it does not exist."""
+        """Return the queues of a topic; none when it does not exist."""
         return self._cluster.wait(
             patiently(lambda: readable_queues(self._cluster, topic), LOOK_RETRIES.count)
         )
 
     def starts(self, topic: str) -> dict[MessageQueue, int]:
-        """Give the first offset of each queue at which a row of the batch can be."""
+        """Return the first offset of each queue at which a row of the batch can be."""
         queues = self.queues(topic)
         kept = self._cluster.group_offsets(self._group, queues, LOOK_RETRIES)
         ends = self._cluster.max_offsets(queues, LOOK_RETRIES)
@@ -60,14 +60,14 @@ class Bounds:
 
 
 def earliest_ms(look_back_ms: int, begun_ms: int | None = None) -> int:
-    """Give the time before which nothing is stored (rule 3); `begun_ms`: of a nameless write."""
+    """Return the time before which nothing is stored (rule 3); `begun_ms`: of a nameless write."""
     if begun_ms is not None:
         return max(0, begun_ms - CLOCK_SLACK_MS)
     return max(0, SystemClock().wall_ms() - look_back_ms)
 
 
 def group_of(query: str, batch: int) -> str:
-    """Give the consumer group in whose name brokers keep the ends of a batch (rule 1)."""
+    """Return the consumer group in whose name brokers keep the ends of a batch (rule 1)."""
     digest = hashlib.blake2b(query.encode(), digest_size=8)
     return f"{GROUP_PREFIX}{digest.hexdigest()}_{batch % 2}"
 

@@ -68,7 +68,7 @@ class Left:
         return False
 
     def free_number(self, number: int) -> int:
-        """Give a number that no stored row has: the row's own one, if it is free."""
+        """Return a number that no stored row has: the row's own one, if it is free."""
         while number in self.rows:
             number += MOVED
         return number
@@ -115,7 +115,7 @@ class Earlier:
         return topic in self._ledgers
 
     def unsent(self, topic: str, messages: Messages) -> Any:
-        """Give the positions of messages that are not stored yet, and the numbers they get.
+        """Return the positions of messages that are not stored yet, and the numbers they get.
 
         None: all of them, as they are.
         """
@@ -138,7 +138,7 @@ class Earlier:
         return np.array(positions, np.int64), np.array(numbers, np.uint64)
 
     async def stored(self, topic: str) -> frozenset[int]:
-        """Give the rows of this task that are stored by now (what the outbox asks)."""
+        """Return the rows of this task that are stored by now (what the outbox asks)."""
         ledger = self._ledgers[topic]
         await ledger.catch_up()
         found = ledger.of_task(self._task.partition)
@@ -174,7 +174,7 @@ class Earlier:
         return self._cluster.wait(patiently(lambda: self._indexed(topic), LOOK_RETRIES.count))
 
     async def _indexed(self, topic: str) -> set[int]:
-        """Give which of BEGIN and END the index of some broker has; none where it cannot tell."""
+        """Return which of BEGIN and END the index of some broker has; none where it cannot tell."""
         instance = await self._cluster.instance()
         queues = await readable_queues(self._cluster, topic)
         brokers = {queue.broker_name: queue for queue in queues}

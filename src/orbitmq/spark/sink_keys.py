@@ -77,11 +77,11 @@ class TaskKey(msgspec.Struct, frozen=True):
         return f"{self.batch_prefix}{self.partition:0{PARTITION_DIGITS}X}"
 
     def id_of(self, row: int) -> str:
-        """Give the unique id of a row."""
+        """Return the unique id of a row."""
         return f"{self.prefix}{row:0{ROW_DIGITS}X}"
 
     def ids_of(self, rows: Any) -> Any:
-        """Give the unique ids of many rows as an Arrow array of strings."""
+        """Return the unique ids of many rows as an Arrow array of strings."""
         digits = np.empty((len(rows), ID_DIGITS), np.uint8)
         digits[:, :TASK_DIGITS] = np.frombuffer(self.prefix.encode(), np.uint8)
         digits[:, TASK_DIGITS:] = _HEX[(rows[:, None] >> _SHIFTS) & np.uint64(15)]
@@ -103,7 +103,7 @@ class Write(msgspec.Struct, frozen=True):
 
 
 def current_task(write: Write) -> TaskKey:
-    """Give the task that runs in this process; raises SettingError (rules 4 and 5)."""
+    """Return the task that runs in this process; raises SettingError (rules 4 and 5)."""
     context = TaskContext.get()
     if context is None:
         raise SettingError("rows are written by Spark's tasks, and this is none")
@@ -115,7 +115,7 @@ def current_task(write: Write) -> TaskKey:
 
 
 def task_key(found: Mapping[str, str], place: tuple[int, int], write: Write) -> TaskKey:
-    """Give the task of these properties, with its partition and attempt as its place.
+    """Return the task of these properties, with its partition and attempt as its place.
 
     Raises SettingError for a write of foreachBatch that needs a name (rule 5).
     """

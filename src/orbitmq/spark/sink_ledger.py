@@ -97,7 +97,7 @@ class Ledger:
         self._looking = asyncio.Lock()
 
     def of_task(self, partition: int) -> Found:
-        """Give what was found of a task so far."""
+        """Return what was found of a task so far."""
         return self._tasks.setdefault(partition, Found())
 
     async def catch_up(self) -> None:
@@ -144,14 +144,14 @@ class Ledger:
 
 
 def _stuck(queue: MessageQueue, position: int, answer: Command) -> OutcomeUnknown:
-    """Give the failure of a broker that gives neither rows nor a next offset; it may pass."""
+    """Return the failure of a broker that gives neither rows nor a next offset; it may pass."""
     return OutcomeUnknown(
         f"{told_of(queue)} answers {answer.code} at offset {position} and names no next one"
     )
 
 
 def _row_of(unique_id: str) -> tuple[int, int] | None:
-    """Give partition and number of a row, if the id is one of ours."""
+    """Return partition and number of a row, if the id is one of ours."""
     if not _OURS.fullmatch(unique_id):
         return None
     return int(unique_id[BATCH_DIGITS:TASK_DIGITS], 16), int(unique_id[TASK_DIGITS:], 16)
@@ -161,7 +161,7 @@ _OURS = re.compile("[0-9A-F]{32}")
 
 
 def contents_hash(body: bytes, flag: int, properties: bytes) -> int:
-    """Give a number for what a row says; brokers' own properties and the row's id do not count."""
+    """A number for what a row says; brokers' own properties and the row's id do not count."""
     own = (
         (name, value)
         for name, value in parse_properties(properties).items()
@@ -174,6 +174,6 @@ _COMPARED = (TAGS, KEYS)
 
 
 def contents_hashes(bodies: Any, flags: Any, properties: Any) -> Iterable[int]:
-    """Give those of many rows, of Arrow's columns."""
+    """Return those of many rows, of Arrow's columns."""
     each = zip(bodies.to_pylist(), flags.tolist(), properties.to_pylist(), strict=True)
     return (contents_hash(*row) for row in each)

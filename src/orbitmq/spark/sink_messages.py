@@ -50,7 +50,7 @@ class Messages(msgspec.Struct):
         return len(self.numbers)
 
     def take(self, order: Any) -> "Messages":
-        """Give some of them, in this order."""
+        """Return some of them, in this order."""
         columns = {
             name: _taken(column, order)
             for name in self.__struct_fields__
@@ -66,7 +66,7 @@ def _taken(column: Any, order: Any) -> Any:
 def messages_of(
     task: TaskKey, columns: dict[str, Any], numbers: Any, namespace: str = ""
 ) -> Messages:
-    """Give the messages of rows; raises LocalProtocolError (rule 2)."""
+    """Return the messages of rows; raises LocalProtocolError (rule 2)."""
     bodies = columns["body"].cast(pa.binary())
     sizes = _lengths(bodies)
     if not sizes.all():
@@ -110,7 +110,7 @@ def _flags(column: Any, numbers: Any) -> Any:
 
 
 def _joined(ids: Any, columns: dict[str, Any], more: tuple[Any, Any, str]) -> Any:
-    """Give the properties string of each row, as binary."""
+    """Return the properties string of each row, as binary."""
     numbers, delays, namespace = more
     parts = [text_scalar(f"{names.UNIQ_KEY}{NAME_END}"), ids, *_entries(columns, numbers)]
     if delays is not None:
@@ -147,7 +147,7 @@ def _entry(name: str, values: Any) -> Any:
 
 
 def _one_text(keys: Any) -> Any:
-    """Give lists of keys as text, words between single spaces; null ones are left out."""
+    """Return lists of keys as text, words between single spaces; null ones are left out."""
     if not pa.types.is_list(keys.type):
         return keys
     if keys.flatten().null_count:
@@ -157,7 +157,7 @@ def _one_text(keys: Any) -> Any:
 
 
 def _text(column: Any, name: str, numbers: Any) -> Any:
-    """Give a column with null for what is empty; raises for one that holds a separator."""
+    """Return a column with null for what is empty; raises for one that holds a separator."""
     column = column.cast(pa.string())
     if pc.any(pc.match_substring(column, ENTRY_END)).as_py():
         wrong = pc.fill_null(pc.match_substring(column, ENTRY_END), fill_value=False)
@@ -166,7 +166,7 @@ def _text(column: Any, name: str, numbers: Any) -> Any:
 
 
 def _map_entries(column: Any, numbers: Any) -> Any:
-    """Give each row's own properties as text that begins with a separator, or is empty."""
+    """Return each row's own properties as text that begins with a separator, or is empty."""
     parents = pc.list_parent_indices(column.cast(pa.list_(_PAIR))).to_numpy()
     start, end = column.offsets[0].as_py(), column.offsets[len(column)].as_py()
     keys = column.keys[start:end].cast(pa.string())
@@ -211,7 +211,7 @@ def _check_map(keys: Any, values: Any, numbers: Any) -> None:
 
 
 def _delays(columns: dict[str, Any]) -> Any:
-    """Give delay levels or delivery times as whole numbers, null where there is none."""
+    """Return delay levels or delivery times as whole numbers, null where there is none."""
     if "delayTimeLevel" in columns:
         return _above_zero(columns["delayTimeLevel"].cast(pa.int64()))
     if "deliverTimestamp" not in columns:
@@ -238,7 +238,7 @@ def _refuse(column: str, numbers: Any, wrong: Any, fault: str) -> None:
 
 
 def named_columns(names_of: Sequence[str], batch: Any) -> dict[str, Any]:
-    """Give the columns of a batch by the sink's names."""
+    """Return the columns of a batch by the sink's names."""
     return dict(zip(names_of, batch.columns, strict=True))
 
 

@@ -109,7 +109,7 @@ class SinkOptions(ConnectionOptions, frozen=True, kw_only=True):
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """Give the options of a write, the same in every process; raises SettingError."""
+    """Return the options of a write, the same in every process; raises SettingError."""
     options = read_options(SinkOptions, given, FORMAT)
     options = msgspec.structs.replace(resolved(options), delivery=_delivery(options))
     client_settings(options)
@@ -125,7 +125,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
 
 
 def _delivery(options: SinkOptions) -> str:
-    """Give how to deliver, by whichever of three options says it."""
+    """Return how to deliver, by whichever of three options says it."""
     meant = {
         "idempotent": options.idempotent,
         "transactional": options.transactional,

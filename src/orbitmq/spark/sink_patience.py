@@ -58,7 +58,7 @@ async def patiently(ask: Callable[[], Awaitable[T]], retries: int) -> T:
 
 
 async def readable_queues(cluster: Cluster, topic: str) -> tuple[MessageQueue, ...]:
-    """Give the queues of a topic; none when it does not exist (rule 2)."""
+    """Return the queues of a topic; none when it does not exist (rule 2)."""
     routes = (await cluster.instance()).routes
     try:
         return (await routes.refresh(topic)).subscribe_queues

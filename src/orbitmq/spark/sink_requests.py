@@ -53,7 +53,7 @@ class Request(msgspec.Struct):
     """Whether it waits elsewhere first, so that its answer names no place in its topic."""
 
     def without(self, stored: frozenset[int]) -> "Request":
-        """Give the same request for the rows that are not stored yet; there is one at least."""
+        """Return the same request for the rows that are not stored yet; there is one at least."""
         if not self.is_batch:
             return self
         left = [number not in stored for number in self.numbers]
@@ -70,7 +70,7 @@ ANY_QUEUE: AskedQueue = (None, None)
 
 
 def asked_queues(messages: Messages, options: SinkOptions) -> list[AskedQueue] | None:
-    """Give which queues rows ask for by their columns; None where columns do not choose."""
+    """Return which queues rows ask for by their columns; None where columns do not choose."""
     if messages.queue_ids is None or options.queue_selector not in ("auto", "column"):
         return None
     names = messages.broker_names
@@ -88,7 +88,7 @@ class Requests:
         self._options = options
 
     def of(self, messages: Messages) -> Iterator[Request]:
-        """Give the requests of messages; raises LocalProtocolError for a queue there is none of."""
+        """The requests of messages; raises LocalProtocolError for a queue there is none of."""
         chosen = self._chosen(messages)
         order = np.argsort(chosen, kind="stable")
         if chosen.any() and not (order[:-1] < order[1:]).all():
@@ -112,7 +112,7 @@ class Requests:
     # --- which queue ---
 
     def _chosen(self, messages: Messages) -> Any:
-        """Give the index of each message's queue, or ANY."""
+        """Return the index of each message's queue, or ANY."""
         selector = self._options.queue_selector
         if (asked := asked_queues(messages, self._options)) is not None:
             return self._by_column(asked)
@@ -209,12 +209,12 @@ class Requests:
 
 
 def _looked_up(table: list[int], indices: Any) -> Any:
-    """Give the table's value at each index; its last one where there is none."""
+    """Return the table's value at each index; its last one where there is none."""
     return np.array(table)[pc.fill_null(indices, len(table) - 1).to_numpy(zero_copy_only=False)]
 
 
 def _encoded(messages: Messages) -> tuple[memoryview, Any]:
-    """Give all messages in the layout of a batch, back to back, and where each begins and ends."""
+    """All messages in the layout of a batch, back to back, and where each begins and ends."""
     encoded = encode_messages(messages.bodies, messages.properties, messages.flags)
     _, ends = bytes_of(encoded)
     return memoryview(encoded.buffers()[2]), ends

@@ -55,7 +55,7 @@ SINK_COLUMN_OF = {column.name.lower(): column for column in SINK_COLUMNS}
 
 
 def check_schema(schema: StructType, options: SinkOptions) -> tuple[str, ...]:
-    """Give the sink's name of each column of the rows, in their order.
+    """Return the sink's name of each column of the rows, in their order.
 
     Raises SettingError that names all wrong columns.
     """

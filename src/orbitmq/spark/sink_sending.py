@@ -137,7 +137,7 @@ class Outbox:
             await self._refresh(request.topic)
 
     async def _left(self, request: Request, ledger: StoredRows) -> Request | None:
-        """Give what is not stored of a request that got no answer; None: all is."""
+        """Return what is not stored of a request that got no answer; None: all is."""
         await asyncio.sleep(self._options.fence_ms / 1000)
         stored = await ledger.stored(request.topic)
         if stored.issuperset(request.numbers):
@@ -204,7 +204,7 @@ class Outbox:
 async def publish_queues(
     instance: Instance, topic: str, options: SinkOptions
 ) -> tuple[MessageQueue, ...]:
-    """Give the queues of a topic that can be written to; raises RouteNotFound that says why not."""
+    """The queues of a topic that can be written to; raises RouteNotFound that says why not."""
     route = await instance.routes.find(topic, queue_count=options.new_topic_queues)
     if not route.publish_queues:
         instance.routes.forget(topic)

@@ -22,17 +22,17 @@ class TopicSink(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Give what users write in `format(...)`."""
+        """Return what users write in `format(...)`."""
         return FORMAT
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 - Spark's
-        """Give the writer of a batch."""
+        """Return the writer of a batch."""
         from orbitmq.spark.sink_writing import batch_writer
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: FBT001, N802 - Spark's
-        """Give the writer of a stream."""
+        """Return the writer of a stream."""
         from orbitmq.spark.sink_writing import stream_writer
 
         return stream_writer(self.options, schema)

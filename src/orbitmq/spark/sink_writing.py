@@ -74,7 +74,7 @@ class SinkPlan(msgspec.Struct, frozen=True):
 def batch_writer(
     given: Mapping[str, str], schema: StructType, *, overwrite: bool
 ) -> DataSourceArrowWriter:
-    """Give the writer of a batch; raises SettingError for wrong options or columns."""
+    """Return the writer of a batch; raises SettingError for wrong options or columns."""
     if overwrite:
         raise SettingError(f'{FORMAT}: topics only grow; write with mode("append")')
     shorten_rest()
@@ -85,7 +85,7 @@ def batch_writer(
 
 
 def stream_writer(given: Mapping[str, str], schema: StructType) -> DataSourceStreamArrowWriter:
-    """Give the writer of a stream; raises SettingError for wrong options or columns."""
+    """Return the writer of a stream; raises SettingError for wrong options or columns."""
     shorten_rest()
     options = sink_options(given)
     if options.write_id:
@@ -136,7 +136,7 @@ def _keep_memory_of_requests() -> None:
 
 
 def write_rows(plan: SinkPlan, batches: Iterator[Any]) -> SinkCommit:
-    """Store all rows of the task that runs here; give what was stored."""
+    """Store all rows of the task that runs here; return what was stored."""
     rows = (batch for batch in batches if batch.num_rows)
     first = next(rows, None)
     if first is None:
@@ -182,7 +182,7 @@ class Writing:
         self._outbox.abandon()
 
     def commit(self) -> SinkCommit:
-        """Give what was stored."""
+        """Return what was stored."""
         ends = {
             (queue.topic, queue.broker_name, queue.queue_id): end
             for queue, end in self._outbox.ends.items()

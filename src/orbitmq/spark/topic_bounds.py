@@ -54,7 +54,7 @@ class Bounds:
     # --- where to begin ---
 
     def starts(self, default: str) -> Offsets:
-        """Give where to begin in each queue; `default` counts if no option says it."""
+        """Return where to begin in each queue; `default` counts if no option says it."""
         options = self._options
         if options.starting_timestamp:
             time_ms = read_time_ms("startingTimestamp", options.starting_timestamp, FORMAT)
@@ -88,7 +88,7 @@ class Bounds:
     # --- where to end ---
 
     def ends(self) -> Offsets:
-        """Give where to end in each queue."""
+        """Return where to end in each queue."""
         options = self._options
         if options.ending_timestamp:
             time_ms = read_time_ms("endingTimestamp", options.ending_timestamp, FORMAT)
@@ -143,7 +143,7 @@ class Bounds:
         return found
 
     def _listed(self, option: str, text: str) -> Offsets:
-        """Give what an option's JSON lists (rule 3)."""
+        """Return what an option's JSON lists (rule 3)."""
         if not text.lstrip().startswith("{"):
             words = "" if "Timestamp" in option else f"none of {EARLIEST}, {LATEST}, {GROUP} and "
             raise SettingError(
@@ -162,7 +162,7 @@ class Bounds:
         return listed
 
     def _by_time(self, times_ms: Mapping[MessageQueue, int]) -> Offsets:
-        """Give the first messages that were stored then or later, or the ends (rule 2)."""
+        """Return the first messages that were stored then or later, or the ends (rule 2)."""
         if not times_ms:
             return {}
         spans = {queue: range(self.first[queue], self.last[queue]) for queue in times_ms}

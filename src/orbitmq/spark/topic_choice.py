@@ -48,7 +48,7 @@ def _pattern(options: TopicOptions) -> re.Pattern[str]:
 
 
 def topics_of(cluster: Cluster, options: TopicOptions) -> list[str]:
-    """Give the topics that are read, as the cluster has them now.
+    """Return the topics that are read, as the cluster has them now.
 
     Raises SettingError for a pattern that is none, MQError when nobody answers.
     """
@@ -64,7 +64,7 @@ def topics_of(cluster: Cluster, options: TopicOptions) -> list[str]:
 def queues_to_read(
     cluster: Cluster, options: TopicOptions, clock: Clock | None = None
 ) -> list[MessageQueue]:
-    """Give the queues that are read, as the cluster has them now (rules 1 and 3).
+    """Return the queues that are read, as the cluster has them now (rules 1 and 3).
 
     Raises SettingError that names the option, topic and queue, ConnectFailed.
     """
@@ -115,7 +115,7 @@ def _assigned(options: TopicOptions, there: list[MessageQueue]) -> list[MessageQ
 
 
 def queues_there_now(cluster: Cluster, options: TopicOptions) -> list[MessageQueue]:
-    """Give the queues that can be seen now, for a stream that has begun: absence is no error.
+    """Return the queues that can be seen now, for a stream that has begun: absence is no error.
 
     Raises MQError when nobody answers.
     """
@@ -132,5 +132,5 @@ def queues_there_now(cluster: Cluster, options: TopicOptions) -> list[MessageQue
 
 
 def _named(topic: str, queues: tuple[MessageQueue, ...]) -> list[MessageQueue]:
-    """Give queues with the user's name of the topic."""
+    """Return queues with the user's name of the topic."""
     return [MessageQueue(topic, queue.broker_name, queue.queue_id) for queue in queues]

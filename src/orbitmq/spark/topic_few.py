@@ -27,7 +27,7 @@ ROWS_MAX = 256
 
 
 def carrying_class() -> type[Any] | None:
-    """Give the class of readers whose rows Spark takes along; None in a Spark that has none."""
+    """Return the class of readers whose rows Spark takes along; None in a Spark that has none."""
     internal = importlib.import_module("pyspark.sql.datasource_internal")
     found: type[Any] | None = getattr(internal, "_SimpleStreamReaderWrapper", None)
     return found
@@ -44,7 +44,7 @@ def is_few(ranges: Collection[Range], options: TopicOptions) -> bool:
 
 
 def few_rows(ranges: Collection[Range], options: TopicOptions, schema: Any) -> list[Any] | None:
-    """Give the rows as Arrow batches; None when a task is to read them (rules 1 and 2)."""
+    """Return the rows as Arrow batches; None when a task is to read them (rules 1 and 2)."""
     found: list[Any] = []
     size = 0
     try:

@@ -57,7 +57,7 @@ class Follower:
         """The newest ends that are known."""
 
     def newest(self, at: Mapping[MessageQueue, int]) -> Offsets:
-        """Give where queues end now: those read up to `at` and those that are there (all rules).
+        """Return where queues end now: those read up to `at` and those that are there (all rules).
 
         Raises DataLoss for a topic that was deleted.
         """

@@ -45,7 +45,7 @@ def is_unknown_topic(error: object) -> bool:
 def gone_queues(
     cluster: Cluster, options: TopicOptions, queues: Collection[MessageQueue]
 ) -> set[MessageQueue]:
-    """Give the queues whose topic was deleted at their broker (rules 1 to 3)."""
+    """Return the queues whose topic was deleted at their broker (rules 1 to 3)."""
     one_of_each = {(queue.topic, queue.broker_name): queue for queue in queues}
     if not one_of_each:
         return set()
@@ -55,7 +55,7 @@ def gone_queues(
 
 
 def without_gone(cluster: Cluster, options: TopicOptions, ranges: Collection[Range]) -> list[Range]:
-    """Give the ranges whose topics are still there; raises DataLoss if that is to be an error."""
+    """Return the ranges whose topics are still there; raises DataLoss if that is to be an error."""
     gone = gone_queues(cluster, options, [each.queue for each in ranges])
     for each in ranges:
         if each.queue in gone:
@@ -64,7 +64,7 @@ def without_gone(cluster: Cluster, options: TopicOptions, ranges: Collection[Ran
 
 
 def told_gone(offset: int) -> str:
-    """Give what the reader of such a queue is told."""
+    """Return what the reader of such a queue is told."""
     return (
         "its topic was deleted, as its broker says; messages from offset "
         f"{offset} on that were not read are lost"
@@ -74,7 +74,7 @@ def told_gone(offset: int) -> str:
 async def _lacking(
     cluster: Cluster, group: str, queues: Collection[MessageQueue]
 ) -> list[MessageQueue]:
-    """Give the queues whose master says that it has no such topic."""
+    """Return the queues whose master says that it has no such topic."""
     try:
         clusters = await (await cluster.admin()).clusters()
     except MQError as error:

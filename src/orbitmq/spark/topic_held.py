@@ -31,7 +31,7 @@ class Held(Protocol):
 
 
 def held(ranges: Collection[Range], bounds: Held, *, fails: bool) -> list[Range]:
-    """Give what can be read of ranges; raises DataLoss if something is gone and `fails`."""
+    """Return what can be read of ranges; raises DataLoss if something is gone and `fails`."""
     found = [_held(each, bounds, fails=fails) for each in ranges if each.length > 0]
     return [each for each in found if each.length > 0]
 

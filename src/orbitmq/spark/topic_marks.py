@@ -33,7 +33,7 @@ PULL_TIMEOUT_MS = 2_000
 def marks_at(
     cluster: Cluster, options: TopicOptions, offsets: Mapping[MessageQueue, int]
 ) -> Offsets:
-    """Give when the message before each offset was stored, as far as it can be had (rule 2)."""
+    """Return when the message before each offset was stored, as far as it can be had (rule 2)."""
     plain = msgspec.structs.replace(
         options, tags="", sql92="", pull_timeout_ms=min(PULL_TIMEOUT_MS, options.pull_timeout_ms)
     )
@@ -62,7 +62,7 @@ def others(
     offsets: Mapping[MessageQueue, int],
     marks: Mapping[MessageQueue, int],
 ) -> list[MessageQueue]:
-    """Give the queues that have another message before their offset than the marks say."""
+    """Return the queues that have another message before their offset than the marks say."""
     marked = {queue: offset for queue, offset in offsets.items() if queue in marks}
     found = marks_at(cluster, options, marked)
     return [queue for queue, store_ms in found.items() if store_ms != marks[queue]]
@@ -71,13 +71,13 @@ def others(
 def begin_again(
     cluster: Cluster, options: TopicOptions, queue: MessageQueue, mark: int, end: int
 ) -> int:
-    """Give where reading goes on in a queue with other messages (rule 3); raises QueueFailed."""
+    """Return where reading goes on in a queue with other messages (rule 3); raises QueueFailed."""
     first = cluster.min_offsets([queue], options.retries)[queue]
     return first_since(cluster, options, {queue: mark}, {queue: range(first, end)})[queue]
 
 
 def told_others(offset: int) -> str:
-    """Give what such a queue's reader is told."""
+    """Return what such a queue's reader is told."""
     return (
         f"its message at offset {offset - 1} is not the one that was read there: its topic was "
         "deleted and made again, or its broker has lost its newest messages"

@@ -42,7 +42,7 @@ class TopicPartition(InputPartition):
 def planned(
     ranges: Collection[Range], options: TopicOptions, record_bytes: int | None = None
 ) -> list[TopicPartition]:
-    """Give the tasks; `record_bytes` is needed where options count bytes."""
+    """Return the tasks; `record_bytes` is needed where options count bytes."""
     found = [each for each in ranges if each.length > 0]
     limit = _count_max(options, record_bytes)
     if limit is not None:

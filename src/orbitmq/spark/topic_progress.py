@@ -83,7 +83,7 @@ class Stream:
         self._left |= set(left)
 
     def next_end(self, at: Offsets, marks: Offsets, limit: ReadLimit) -> Ends | None:
-        """Give the next batch's ends; None when there is nothing, after a wait.
+        """Return the next batch's ends; None when there is nothing, after a wait.
 
         Raises DataLoss for offsets that went back, for messages that are others than the marks say,
         and for a topic that was deleted.
@@ -123,7 +123,7 @@ class Stream:
         return ends, starts, self._marks(at, marks, ends)
 
     def _aimed(self, at: Offsets) -> Offsets:
-        """Give the query's end, with that of queues that nobody told of at its beginning."""
+        """Return the query's end, with that of queues that nobody told of at its beginning."""
         target = self._target or {}
         for queue in sorted(at.keys() - target.keys()):
             target[queue] = at[queue]
@@ -136,18 +136,18 @@ class Stream:
         return target
 
     def _ends(self, begins: Offsets, newest: Offsets, limit: ReadLimit) -> Offsets | None:
-        """Give where a batch ends that begins there; None if it is to wait for more."""
+        """Return where a batch ends that begins there; None if it is to wait for more."""
         lasts = {queue: newest.get(queue, begin) for queue, begin in begins.items()}
         return self._admitted(begins, self._not_behind_end(begins, lasts), limit)
 
     def _marks(self, at: Offsets, marks: Offsets, ends: Offsets) -> Offsets:
-        """Give the marks of a batch's ends; those of queues that stay where they are stay."""
+        """Return the marks of a batch's ends; those of queues that stay where they are stay."""
         moved = {queue: end for queue, end in ends.items() if end != at.get(queue)}
         kept = {queue: mark for queue, mark in marks.items() if queue not in moved}
         return kept | marks_at(self.cluster, self._options, moved)
 
     def _starts(self, at: Offsets, marks: Offsets, newest: Offsets) -> Offsets:
-        """Give where queues begin that do not go on where they were."""
+        """Return where queues begin that do not go on where they were."""
         cluster, options = self.cluster, self._options
         starts: Offsets = {}
         for queue, offset in at.items():
@@ -166,7 +166,7 @@ class Stream:
         return starts
 
     def _made_again(self, at: Offsets, marks: Offsets, ends: Offsets, newest: Offsets) -> Offsets:
-        """Give where queues that are to be read on begin, if they hold others now (rule 5)."""
+        """Return where queues that are to be read on begin, if they hold others now (rule 5)."""
         cluster, options = self.cluster, self._options
         read = {queue: offset for queue, offset in at.items() if ends[queue] > offset}
         found: Offsets = {}
@@ -205,7 +205,7 @@ class Stream:
         }
 
     def _admitted(self, begins: Offsets, lasts: Offsets, limit: ReadLimit) -> Offsets | None:
-        """Give where the batch ends; None if it is to wait for more."""
+        """Return where the batch ends; None if it is to wait for more."""
         if isinstance(limit, ReadAllAvailable):
             return admitted(begins, lasts, None)
         options = self._options

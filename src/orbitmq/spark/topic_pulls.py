@@ -120,7 +120,7 @@ class QueuePulls:
         return self._puller
 
     async def pieces(self, begin: int, end: int) -> AsyncIterator[Piece]:
-        """Give the records of [begin, end), in order (rules 1 and 2)."""
+        """Return the records of [begin, end), in order (rules 1 and 2)."""
         first = await self._piece(begin, end, self._options.pull_batch_size)
         yield first
         rest = self._chain(first.end, end) if self._is_filtered else self._foreseen(first, end)
@@ -128,7 +128,7 @@ class QueuePulls:
             yield piece
 
     async def _chain(self, begin: int, end: int) -> AsyncIterator[Piece]:
-        """Give pieces one after the other; the next one is asked for before it is wanted."""
+        """Return pieces one after the other; the next one is asked for before it is wanted."""
         loop = asyncio.get_running_loop()
         count_max = self._options.pull_batch_size
         coming: asyncio.Task[Piece] | None = None
@@ -171,7 +171,7 @@ class QueuePulls:
         return pieces
 
     async def _piece(self, begin: int, end: int, count_max: int) -> Piece:
-        """Give what one answer has of [begin, end), or what it says is gone."""
+        """Return what one answer has of [begin, end), or what it says is gone."""
         retries = self._options.retries
         left = retries.count
         while True:
@@ -185,7 +185,7 @@ class QueuePulls:
             await asyncio.sleep(retries.interval_s)
 
     def _lost(self, status: PullStatus, count: int) -> int:
-        """Give how many of the offsets that an answer steps over are gone."""
+        """Return how many of the offsets that an answer steps over are gone."""
         if status is PullStatus.FOUND:
             return 0
         is_choice = self._is_filtered and status is PullStatus.NO_MATCHED_MSG

@@ -39,7 +39,7 @@ _OFFSET = np.dtype([("before", f"V{_OFFSET_AT}"), ("queue_offset", ">i8")])
 
 
 def read_ranges(ranges: tuple[Range, ...], options: TopicOptions, schema: Any) -> Iterator[Any]:
-    """Give the rows of ranges, one after the other; raises MQError that names the queue."""
+    """Return the rows of ranges, one after the other; raises MQError that names the queue."""
     cluster = cluster_of(options)
     shorten_rest()
     for each in ranges:
@@ -72,7 +72,7 @@ class RangeReader:
         return schema
 
     def batches(self) -> Generator[Any, None, None]:
-        """Give the batches of the range; what is not taken is not pulled any further."""
+        """Return the batches of the range; what is not taken is not pulled any further."""
         pulls = QueuePulls(self._cluster, self._options, self._range.queue)
         pieces = pulls.pieces(self._range.begin, self._range.end)
         coming = self._cluster.submit(_some(pieces))
@@ -123,7 +123,7 @@ class RangeReader:
         return f"the offsets {pieces[0].begin} to {pieces[-1].end - 1}"
 
     def _chosen(self, batch: Any) -> Any:
-        """Give the rows that the filters let through, with the columns that are wanted."""
+        """Return the rows that the filters let through, with the columns that are wanted."""
         if self._tags:
             batch = batch.filter(pc.is_in(batch.column("tags"), value_set=text_array(self._tags)))
         if self._keys:
@@ -139,7 +139,7 @@ class RangeReader:
         return self._with_topic(batch)
 
     def _with_topic(self, batch: Any) -> Any:
-        """Give the topic the user's name: stored ones have the namespace in theirs."""
+        """Return the topic the user's name: stored ones have the namespace in theirs."""
         if not self._options.namespace or "topic" not in self._schema.names:
             return batch
         at = self._schema.names.index("topic")
@@ -154,7 +154,7 @@ def _tags(options: TopicOptions) -> list[str]:
 
 
 def _offsets(data: bytes, positions: Any) -> Any:
-    """Give the queue offsets of the records at these positions."""
+    """Return the queue offsets of the records at these positions."""
     if not len(positions):
         return positions
     size = _OFFSET.itemsize
@@ -163,7 +163,7 @@ def _offsets(data: bytes, positions: Any) -> Any:
 
 
 async def _some(pieces: AsyncIterator[Piece]) -> list[Piece]:
-    """Give the next pieces, enough for a batch; nothing at the end."""
+    """Return the next pieces, enough for a batch; nothing at the end."""
     found: list[Piece] = []
     row_count = byte_count = 0
     async for piece in pieces:

@@ -27,7 +27,7 @@ UNKNOWN_BYTES = 1_024
 
 
 def record_bytes(cluster: Cluster, options: TopicOptions, ranges: Collection[Range]) -> int:
-    """Give the mean size of the records of the largest ranges; raises QueueFailed."""
+    """Return the mean size of the records of the largest ranges; raises QueueFailed."""
     unfiltered = msgspec.structs.replace(options, tags="", sql92="")
     largest = sorted(ranges, key=lambda each: -each.length)[:RANGES_MAX]
 

@@ -31,16 +31,16 @@ class TopicSource(TopicSink):
     """What `spark.read.format("rocketmq")` makes; its writers are TopicSink's."""
 
     def schema(self) -> str:
-        """Give the columns that the options ask for."""
+        """Return the columns that the options ask for."""
         options = self._options(is_stream=True)  # also for batches: only they refuse more
         return schema_ddl(options.properties, options.body_format)
 
     def reader(self, schema: StructType) -> "TopicReader":
-        """Give a reader of a batch; raises SettingError."""
+        """Return a reader of a batch; raises SettingError."""
         return TopicReader(self._options(is_stream=False), arrow_schema_of(schema))
 
     def streamReader(self, schema: StructType) -> TopicStreamReader:  # noqa: N802 - Spark's name
-        """Give a reader of a stream; raises SettingError."""
+        """Return a reader of a stream; raises SettingError."""
         return TopicStreamReader(self._options(is_stream=True), arrow_schema_of(schema))
 
     def _options(self, *, is_stream: bool) -> TopicOptions:
@@ -67,6 +67,6 @@ class TopicReader(DataSourceReader):
         return list(planned(ranges, options, size))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Give the rows of one task, in a worker."""
+        """Return the rows of one task, in a worker."""
         if isinstance(partition, TopicPartition):  # an empty plan is one partition of Spark's own
             yield from read_ranges(partition.ranges, self._options, self._schema)

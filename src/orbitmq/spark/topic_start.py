@@ -22,7 +22,7 @@ from orbitmq.world.files import Files, SystemFiles
 
 
 def start_of(cluster: Cluster, options: TopicOptions, files: Files | None = None) -> Offsets:
-    """Give where a stream begins; raises MQError that names option, topic, broker and queue."""
+    """Return where a stream begins; raises MQError that names option, topic, broker and queue."""
     store = options.initial_offset_store
     if store == CHECKPOINT:
         return _resolved(cluster, options)

@@ -81,14 +81,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- offsets ---
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Give where the stream begins; asked for again until its first batch is done."""
+        """Return where the stream begins; asked for again until its first batch is done."""
         stream = self._running()
         if stream.initial is None:
             stream.initial = start_of(stream.cluster, self._options)
         return nested(stream.initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Give the first limit that the options have; `latestOffset` keeps to all of them."""
+        """Return the first limit that the options have; `latestOffset` keeps to all of them."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)
@@ -101,7 +101,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
-        """Give the next end (rules 3 to 5); raises DataLoss, MQError."""
+        """Return the next end (rules 3 to 5); raises DataLoss, MQError."""
         stream = self._running()
         at = offsets_in(start)
         left = {
@@ -127,7 +127,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._running().aim()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """Give the newest ends, for those who want to know the lag."""
+        """Return the newest ends, for those who want to know the lag."""
         ends = self._running().known_ends
         return nested(ends) if ends else None
 
@@ -144,7 +144,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return list(planned(ranges, options, size))
 
     def _held(self, ranges: list[Range]) -> list[Range]:
-        """Give what can be read of ranges; brokers are waited for, deleted topics are not."""
+        """Return what can be read of ranges; brokers are waited for, deleted topics are not."""
         options = self._options
         try:
             return _held_by(msgspec.structs.replace(options, fetch_offset_num_retries=0), ranges)
@@ -154,7 +154,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _held_by(_patient(options), there)
 
     def _record_bytes(self, ranges: list[Range]) -> int | None:
-        """Give how large messages are about; None where no option asks for it."""
+        """Return how large messages are about; None where no option asks for it."""
         options = self._options
         if options.max_bytes_per_partition is None:
             return None
@@ -172,7 +172,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [each for each in ranges if each.queue not in gone]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Give the rows of one task, in a worker."""
+        """Return the rows of one task, in a worker."""
         if isinstance(partition, TopicPartition):  # an empty plan is one partition of Spark's own
             yield from read_ranges(partition.ranges, self._options, self._schema)
 
@@ -203,13 +203,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _carrying_reader() -> Any:
-    """Give the class of a reader that holds the rows of the batch that is planned."""
+    """Return the class of a reader that holds the rows of the batch that is planned."""
     spark_class = carrying_class()
     if spark_class is None:
         return None
 
     def take_carried(self: Any, _start: Any, _end: Any) -> Iterator[Any] | None:
-        """Give the rows once, and be an ordinary reader again; None: a task reads them."""
+        """Return the rows once, and be an ordinary reader again; None: a task reads them."""
         self.__class__ = TopicStreamReader
         rows, self._carried = self._carried, None
         return None if rows is None else iter(rows)
@@ -224,7 +224,7 @@ None in a Spark that takes none."""
 
 
 def ranges_between(start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Range]:
-    """Give what a batch reads; queues that begin with it say so in its end."""
+    """Return what a batch reads; queues that begin with it say so in its end."""
     if start == end:  # also when the end says where its queues began: that batch was another one
         return []
     begins = offsets_in(start) | starts_in(end)
@@ -239,7 +239,7 @@ def _held_by(options: TopicOptions, ranges: list[Range]) -> list[Range]:
 
 
 def _patient(options: TopicOptions) -> TopicOptions:
-    """Give options with which a broker that restarts does not end a query."""
+    """Return options with which a broker that restarts does not end a query."""
     interval_ms = max(1, options.fetch_offset_retry_interval_ms)
     retries = max(options.fetch_offset_num_retries, options.pull_timeout_ms // interval_ms)
     return msgspec.structs.replace(options, fetch_offset_num_retries=retries)

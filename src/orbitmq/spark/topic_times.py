@@ -27,7 +27,7 @@ def first_since(
     times_ms: Mapping[MessageQueue, int],
     spans: Mapping[MessageQueue, range],
 ) -> Offsets:
-    """Give where each queue's messages of its time begin; the span's end if there is none.
+    """Return where each queue's messages of its time begin; the span's end if there is none.
 
     Raises QueueFailed that names the queue that cannot be asked.
     """

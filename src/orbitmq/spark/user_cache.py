@@ -13,7 +13,7 @@ _DIGEST_CHARS = 16
 
 
 def cached(kind: str, made_of: str) -> Path:
-    """Give the place of a thing of this kind that was made of this."""
+    """Return the place of a thing of this kind that was made of this."""
     digest = hashlib.sha256(made_of.encode()).hexdigest()[:_DIGEST_CHARS]
     cache = environment_text("XDG_CACHE_HOME")
     folder = Path(cache) if cache else home_folder() / ".cache"

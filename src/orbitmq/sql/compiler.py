@@ -55,7 +55,7 @@ PLAIN_SEARCH_MAX = 65_536
 
 
 def compile_truth(node: Node) -> Judge:
-    """Give the function for a node that stands where true or false is wanted."""
+    """Return the function for a node that stands where true or false is wanted."""
     if isinstance(node, Property):
         name = node.name
         return lambda properties: None if properties.get(name) is None else False
@@ -63,7 +63,7 @@ def compile_truth(node: Node) -> Judge:
 
 
 def _value(node: Node) -> Evaluate:
-    """Give the function for a node that stands where any value may."""
+    """Return the function for a node that stands where any value may."""
     if isinstance(node, Property):
         name = node.name
         return lambda properties: properties.get(name)
@@ -76,7 +76,7 @@ def _value(node: Node) -> Evaluate:
 
 
 def _nothing(node: Nothing) -> Judge:
-    """Give NULL, once it is sure that what is negated can be evaluated."""
+    """Return NULL, once it is sure that what is negated can be evaluated."""
     evaluate = _value(node.operand)
 
     def judge(properties: Properties) -> None:

@@ -38,7 +38,7 @@ class Expression:
         self._judge = compile_truth(parse(text))
 
     def value(self, properties: Mapping[str, str]) -> bool | None:
-        """Give what the expression says: true, false, or None for unknown or not comparable."""
+        """Return what the expression says: true, false, or None for unknown or not comparable."""
         try:
             return self._judge(properties)
         except NotComparable:
@@ -57,7 +57,7 @@ class _Kept:
         self._chars = 0
 
     def get(self, text: str) -> Expression | SqlError:
-        """Give what became of a text."""
+        """Return what became of a text."""
         found = self._made.get(text)
         if found is not None:
             self._made.move_to_end(text)
@@ -82,7 +82,7 @@ _KEPT = _Kept()
 
 
 def compile_expression(text: str) -> Expression:
-    """Give the compiled expression; raises SqlError that names the place and what was expected."""
+    """The compiled expression; raises SqlError that names the place and what was expected."""
     found = _KEPT.get(text)
     if isinstance(found, SqlError):
         raise SqlError(found.position, found.problem)

@@ -49,12 +49,12 @@ class Number(Node, frozen=True, kw_only=True):
         return to_long if self.is_long else to_int
 
     def negated(self, start: int) -> "Number":
-        """Give the number with the other sign; it keeps its size, as in Java."""
+        """Return the number with the other sign; it keeps its size, as in Java."""
         return msgspec.structs.replace(self, value=-self.value, start=start, is_literal=False)
 
 
 def whole_number(value: int, start: int, end: int) -> Number:
-    """Give a whole number: 32 bits if it fits."""
+    """Return a whole number: 32 bits if it fits."""
     return Number(value=value, is_long=value > INT_MAX, start=start, end=end)
 
 

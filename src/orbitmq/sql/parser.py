@@ -52,7 +52,7 @@ _CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
 def parse(text: str) -> Node:
-    """Give the expression's node, which is a truth; raises SqlError."""
+    """Return the expression's node, which is a truth; raises SqlError."""
     return _Parser(Tokens(text)).whole()
 
 
@@ -286,7 +286,7 @@ class _Parser:
 def _around(
     first: Node, last: Node | None = None, *, start: int | None = None, end: int | None = None
 ) -> dict[str, int]:
-    """Give place and depth of a node that holds one or two others."""
+    """Return place and depth of a node that holds one or two others."""
     last = first if last is None else last
     return {
         "start": first.start if start is None else start,

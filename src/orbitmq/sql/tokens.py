@@ -81,7 +81,7 @@ class Tokens:
         self.next = self._read()
 
     def take(self) -> Token:
-        """Give the token in sight and go on to the one behind it."""
+        """Return the token in sight and go on to the one behind it."""
         token = self.next
         if token.kind is not Kind.END:
             self._end = token.end
@@ -109,7 +109,7 @@ class Tokens:
         return self.next.kind is Kind.END or self.text.startswith("--", self.next.start)
 
     def expected(self, what: str) -> SqlError:
-        """Give the error that something else should stand here."""
+        """Return the error that something else should stand here."""
         token = self.next
         found = "the end" if token.kind is Kind.END else self._shown(token.start, token.end)
         return fault(token.start, f"expected {what}, found {found}")
@@ -133,7 +133,7 @@ class Tokens:
         return Token(kind, word, start, found.end())
 
     def _skip(self, position: int) -> int:
-        """Give the place behind spaces and comments."""
+        """Return the place behind spaces and comments."""
         while True:
             space = _SPACE.match(self.text, position)
             position = space.end() if space else position
@@ -148,5 +148,5 @@ class Tokens:
 
 
 def fault(position: int, problem: str) -> SqlError:
-    """Give the error for a place in the expression, counted from 0."""
+    """Return the error for a place in the expression, counted from 0."""
     return SqlError(position + 1, problem)

@@ -42,11 +42,11 @@ class Ground(Protocol):
     """The log, as far as one needs to know it to step over a bad record."""
 
     def read(self, log_offset: int, size: int) -> bytes:
-        """Give bytes of one file, zeros or less where there are none."""
+        """Return bytes of one file, zeros or less where there are none."""
         ...
 
     def file_end(self, log_offset: int) -> int:
-        """Give the log offset at which the file of this one ends."""
+        """Return the log offset at which the file of this one ends."""
         ...
 
     def is_sound(self, log_offset: int) -> bool:
@@ -68,12 +68,12 @@ class ViewGround:
         self._file_size = file_size
 
     def read(self, log_offset: int, size: int) -> bytes:
-        """Give bytes of the part."""
+        """Return bytes of the part."""
         at = log_offset - self._log_offset
         return bytes(self._view[at : at + size])
 
     def file_end(self, log_offset: int) -> int:
-        """Give the log offset at which the file ends."""
+        """Return the log offset at which the file ends."""
         return (log_offset // self._file_size + 1) * self._file_size
 
     def is_sound(self, log_offset: int) -> bool:
@@ -122,7 +122,7 @@ def step_over(ground: Ground, log_offset: int) -> Landing:
 
 
 def _claimed_sizes(ground: Ground, log_offset: int) -> list[int]:
-    """Give the sizes that a bad record claims to have and that are possible."""
+    """Return the sizes that a bad record claims to have and that are possible."""
     left = ground.file_end(log_offset) - log_offset
     head = ground.read(log_offset, _PREFIX.size)
     if len(head) < _PREFIX.size:
@@ -132,7 +132,7 @@ def _claimed_sizes(ground: Ground, log_offset: int) -> list[int]:
 
 
 def _size_of_parts(ground: Ground, log_offset: int, left: int) -> int:
-    """Give what the parts of a record amount to, or 0 when they lead out of the file."""
+    """Return what the parts of a record amount to, or 0 when they lead out of the file."""
     head = ground.read(log_offset, RECORD_SIZE_MIN)
     if len(head) < RECORD_SIZE_MIN:
         return 0

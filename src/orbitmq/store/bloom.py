@@ -38,7 +38,7 @@ class Bloom:
         self.bit_count = -(-bits // _BYTE_BITS) * _BYTE_BITS
 
     def positions(self, group: str, topic: str) -> tuple[int, ...]:
-        """Give the bits that stand for a group's filter on a topic.
+        """Return the bits that stand for a group's filter on a topic.
 
         >>> Bloom().positions("CGS", "TopicA")
         (43, 110, 103)
@@ -51,7 +51,7 @@ class Bloom:
         )
 
     def bit_map(self, filters: Iterable[Iterable[int]]) -> bytes:
-        """Give the bit map of a message that passed filters with these positions."""
+        """Return the bit map of a message that passed filters with these positions."""
         bits = 0
         for positions in filters:
             for position in positions:
@@ -66,11 +66,11 @@ def has_all(bit_map: bytes, positions: Iterable[int]) -> bool:
 
 
 def _log(base: float, number: float) -> float:
-    """Give a logarithm the way the original does: it is rounded up afterwards."""
+    """Return a logarithm the way the original does: it is rounded up afterwards."""
     return math.log(number) / math.log(base)
 
 
 def _not_negative(number: int) -> int:
-    """Give a sum as Java has it in 32 bits, with all bits turned if it is negative there."""
+    """Return a sum as Java has it in 32 bits, with all bits turned if it is negative there."""
     number %= _INT_SPAN
     return number if number < _INT_SPAN // 2 else _INT_SPAN - 1 - number

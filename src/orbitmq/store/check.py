@@ -128,7 +128,7 @@ class _Check:
         self._back_count = 0
 
     def _log_start(self) -> int:
-        """Give where the log begins now: a live broker removes its oldest files."""
+        """Return where the log begins now: a live broker removes its oldest files."""
         if self._facts.is_clean:
             return self._log.first_offset
         return max(self._log.first_offset, min(self._log.folders.starts(), default=0))
@@ -153,7 +153,7 @@ class _Check:
         self._judge_checkpoint()
 
     def _lost_end(self) -> list[tuple[int, int]]:
-        """Give what the log had behind its end when the checkpoint was written; none when sound."""
+        """What the log had behind its end when the checkpoint was written; none when sound."""
         own, end = self._facts.own, self._log.end_offset
         return [(end, own.log_offset)] if own is not None and own.log_offset > end else []
 

@@ -81,7 +81,7 @@ class _Run:
 
 
 def key_hashes(seen: Seen) -> list[int]:
-    """Give the hashes under which a record is indexed, in the order of its entries."""
+    """Return the hashes under which a record is indexed, in the order of its entries."""
     record = seen.record
     if transaction_of(record.sys_flag) == Transaction.ROLLBACK:
         return []
@@ -91,7 +91,7 @@ def key_hashes(seen: Seen) -> list[int]:
 
 
 def _tag_hash(seen: Seen) -> int:
-    """Give the hash under which a broker of 5.x indexes a record's tag."""
+    """Return the hash under which a broker of 5.x indexes a record's tag."""
     tag = parse_properties(seen.record.properties).get(TAGS, "")
     return index_hash(f"{seen.record.topic}#T#{tag}")
 
@@ -350,7 +350,7 @@ class IndexCheck:
             self._verdict.damage(file.path, HEADER_SIZE + slot * SLOT_SIZE, text)
 
     def _before(self, file: _File, number: int) -> int:
-        """Give the newest entry of a chain that the header counts."""
+        """Return the newest entry of a chain that the header counts."""
         for _ in range(CHAIN_MAX):
             if not file.header.next_number <= number < file.shape.entry_count:
                 break

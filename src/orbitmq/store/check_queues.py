@@ -207,7 +207,7 @@ class QueueCheck:
         self._see_entry(seen, code, (record.topic, record.queue_id), record.queue_offset)
 
     def _light_code(self, seen: Seen, code: int, name: str, number: int) -> int:
-        """Give the code of a light queue's entry: an original takes a delayed message's time."""
+        """Return the code of a light queue's entry: an original takes a delayed message's time."""
         entry = self._entry(self._line(name, 0), number)
         is_timed = entry is not None and entry[2] == code
         return code if is_timed else properties_code(seen.record.properties)
@@ -315,7 +315,7 @@ class QueueCheck:
         line.note(self._path(line, number), self._position(number), text)
 
     def _resolved(self, line: _Line, code: int) -> int | None:
-        """Give the code that an entry's code stands for; None for an address to nowhere."""
+        """Return the code that an entry's code stands for; None for an address to nowhere."""
         if code > ADDRESS_MAX:
             return code
         units = self._extras.get(line.folder)
@@ -418,7 +418,7 @@ class QueueCheck:
     def _entry(
         self, line: _Line, number: int, *, is_fresh: bool = False
     ) -> tuple[int, int, int] | None:
-        """Give an entry, None when its file is missing or too short; `is_fresh`: read anew."""
+        """Return an entry, None when its file is missing or too short; `is_fresh`: read anew."""
         if number < 0 or not self._file_size:
             return None
         position = self._position(number)

@@ -86,13 +86,13 @@ def check_names(files: Files, folder: Folder, verdict: Verdict) -> None:
 
 
 def read_topics(files: Files, folder: Folder) -> set[str]:
-    """Give the topics of the topic table, as far as it can be read."""
+    """Return the topics of the topic table, as far as it can be read."""
     table = _table(files, folder.config / "topics.json", TABLES["topics.json"])
     return set(table) if isinstance(table, dict) else set()
 
 
 def read_offsets(files: Files, folder: Folder) -> dict[str, Any]:
-    """Give the consumer offsets, as far as they can be read."""
+    """Return the consumer offsets, as far as they can be read."""
     table = _table(files, folder.config / _OFFSETS, TABLES[_OFFSETS])
     return table if isinstance(table, dict) else {}
 
@@ -115,7 +115,7 @@ def check_tables(files: Files, folder: Folder, verdict: Verdict) -> None:
 
 
 def _table(files: Files, path: Path, member: str) -> dict[str, Any] | str | None:
-    """Give a table, why it is none, or None when there is no such file."""
+    """Return a table, why it is none, or None when there is no such file."""
     try:
         data = files.read(path)  # in one go: a live broker replaces it
     except OSError as error:
@@ -151,7 +151,7 @@ def check_offsets(
 def check_checkpoint(
     files: Files, folder: Folder, verdict: Verdict, *, is_clean: bool
 ) -> Checkpoint | None:
-    """Check the checkpoint's form; give what it says."""
+    """Check the checkpoint's form; return what it says."""
     path = folder.checkpoint
     size = files.size(path)
     if size is None or (size == 0 and not is_clean):  # the latter: killed while it was made

@@ -96,7 +96,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 def read_checkpoint(files: Files, path: Path) -> Checkpoint | None:
-    """Give what the file says, without marks when our block does not count; None without file."""
+    """Return what the file says, without marks when our block does not count; None without file."""
     data = files.read_at(path, 0, SECTOR_SIZE)
     if data is None or len(data) < _STAMPS.size:
         return None
@@ -118,7 +118,7 @@ def read_checkpoint(files: Files, path: Path) -> Checkpoint | None:
 
 
 def _whole_block(sector: bytes) -> bytes | None:
-    """Give our block when there is one and its CRC is right."""
+    """Return our block when there is one and its CRC is right."""
     name = sector[_BLOCK_AT : _BLOCK_AT + len(_NAME)]
     size = _BLOCK_SIZES.get(name, 0)
     block = sector[_BLOCK_AT : _BLOCK_AT + size]
@@ -128,7 +128,7 @@ def _whole_block(sector: bytes) -> bytes | None:
 
 
 def encode_checkpoint(checkpoint: Checkpoint, old: bytes | None) -> bytes:
-    """Give the file's first 512 bytes; of `old`, the bytes that 5.x keeps are kept."""
+    """Return the file's first 512 bytes; of `old`, the bytes that 5.x keeps are kept."""
     stamps = _STAMPS.pack(*checkpoint.stamps)
     marks = _mark_bytes(checkpoint.written) + _mark_bytes(checkpoint.synced)
     rest = _FACTS.pack(checkpoint.boot_id, stamps) + marks

@@ -233,12 +233,12 @@ class Cleaner:
             self.log_folders.note_full(retention.full_folders(self.look_at_disks()[0]))
 
     def look_at_disks(self) -> tuple[list[Disk], Disk]:
-        """Give the disks of the log's folders that get files, and of the queues; for a thread."""
+        """Return the disks of the log's folders that get files, and of the queues; for a thread."""
         *log_disks, queue_disk = map(self._disk, (*self.log_folders.writable, self.folder.queues))
         return log_disks, queue_disk
 
     def look_at_others(self) -> list[Disk]:
-        """Give those of folders that storePathCommitLog names and that get none; for a thread."""
+        """Return those of folders that storePathCommitLog names and that get none; for a thread."""
         writable = self.log_folders.writable
         return [self._disk(path) for path in self.folder.named_logs if path not in writable]
 
@@ -255,7 +255,7 @@ class Cleaner:
         self._is_asked = True
 
     def begin(self, *, is_paced: bool = False) -> CleanJob:
-        """Give the job that looks for old files; paced, it is run until it is over (rule 6)."""
+        """Return the job that looks for old files; paced, it is run until it is over (rule 6)."""
         if self._is_asked:  # not when asked: a job may be deciding in its thread
             self._is_asked = False
             self.retention.ask_manual()
@@ -288,7 +288,7 @@ class Cleaner:
         return not self._to_trim
 
     def begin_trim(self) -> TrimJob | None:
-        """Give the job for the next queues that must follow the log, or None when all have."""
+        """Return the job for the next queues that must follow the log, or None when all have."""
         if not self._to_trim:
             return None
         chunk = self._trimming = self._to_trim[-TRIM_COUNT_MAX:]
@@ -314,7 +314,7 @@ class Cleaner:
             raise job.error
 
     def begin_remove(self, *, is_paced: bool = False) -> RemoveJob | None:
-        """Give the job that removes files of queues, of one queue if paced; None: none are left.
+        """Return the job that removes files of queues, of one queue if paced; None: none are left.
 
         A queue whose topic was removed meanwhile has none any more: another may have its name.
         """

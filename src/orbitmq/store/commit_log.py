@@ -59,7 +59,7 @@ class CommitLog:
         self._move_hot(first)
 
     def path(self, number: int) -> Path:
-        """Give the path of a file by its number (first offset // file size)."""
+        """Return the path of a file by its number (first offset // file size)."""
         return self._folders.path(number * self._tail.file_size)
 
     def write(self, log_offset: int, data: bytes | bytearray) -> None:
@@ -90,7 +90,7 @@ class CommitLog:
             raise
 
     def begin_sync(self) -> "Unsynced":
-        """Give what must be synced; until `end_sync` no file is closed."""
+        """Return what must be synced; until `end_sync` no file is closed."""
         numbers, self._unsynced = self._unsynced, set()
         folders, self._unsynced_folders = self._unsynced_folders, set()
         self._syncs_under_way += 1
@@ -104,7 +104,7 @@ class CommitLog:
             self._close_leaving()
 
     def number_to_reserve(self) -> int | None:
-        """Give the number of the file to make ahead, or None when none is due.
+        """Return the number of the file to make ahead, or None when none is due.
 
         What is only staged does not count: its own file may not be there yet, and files must come
         in order.

@@ -218,7 +218,7 @@ class QueueFiles:
         return _whole(data) if data else b""
 
     def extents(self) -> Iterator[Extent]:
-        """Give what is in every queue's folder, and whatever is no queue's folder as a fault."""
+        """Return what is in every queue's folder, and whatever is no queue's folder as a fault."""
         for topic in self._files.names(self._folder):
             topic_folder = f"{self._root}/{topic}"
             found = self._files.listing(topic_folder)
@@ -231,21 +231,21 @@ class QueueFiles:
                     yield self._extent(topic, name, f"{topic_folder}/{name}")
 
     def of_topic(self, topic: str) -> list[Extent]:
-        """Give what is in the folders of a topic's queues."""
+        """Return what is in the folders of a topic's queues."""
         names = self._files.names(f"{self._root}/{_folder_name(topic)}")
         return [self.extent(topic, int(name)) for name in names if _is_queue_id(name)]
 
     def extent(self, topic: str, queue_id: int) -> Extent:
-        """Give what is in one queue's folder."""
+        """Return what is in one queue's folder."""
         return self._extent(topic, str(queue_id), str(self._queue_folder(topic, queue_id)))
 
     def extras(self, topic: str, queue_id: int) -> ExtraUnits:
-        """Give the extra units of a queue's entries."""
+        """Return the extra units of a queue's entries."""
         folder = Folder(self._folder.parent).queue_extras
         return ExtraUnits(self._files, folder / topic / str(queue_id))
 
     def end_before(self, extent: Extent, log_offset: int) -> int:
-        """Give the first queue offset that has no entry of a record before `log_offset`."""
+        """Return the first queue offset that has no entry of a record before `log_offset`."""
         count, end = self._per_file, self._end_of(extent)
         where = Bounds(extent.topic, extent.queue_id, extent.first_offset, end)
 
@@ -261,7 +261,7 @@ class QueueFiles:
         return self._first_not(where, is_before)
 
     def first_from(self, where: Extent | Bounds, log_offset: int) -> int:
-        """Give the queue offset of the first record at or behind `log_offset`; the end if none.
+        """Return the queue offset of the first record at or behind `log_offset`; the end if none.
 
         Fillers for a lost beginning (log offset 0, no record) are not records.
         """
@@ -275,7 +275,7 @@ class QueueFiles:
         return self._first_not(where, is_before)
 
     def expired(self, topic: str, queue_id: int, min_log_offset: int) -> list[Path]:
-        """Give the files whose records are all before `min_log_offset`; never the last file."""
+        """Return the files whose records are all before `min_log_offset`; never the last file."""
         folder = self._queue_folder(topic, queue_id)
         paths = [folder / name for name in self._files.names(folder) if is_file_name(name)]
         gone: list[Path] = []
@@ -290,7 +290,7 @@ class QueueFiles:
         return gone
 
     def _first_not(self, where: Bounds, is_before: IsBefore) -> int:
-        """Give the first offset whose entry is not before: a page, then in doubling steps."""
+        """Return the first offset whose entry is not before: a page, then in doubling steps."""
         low, high, step = where.first_offset, where.end_offset, _PAGE_COUNT
         while high - low > _PAGE_COUNT:
             found, is_sure = self._first_in_page(where, low, is_before)
@@ -391,7 +391,7 @@ class QueueFiles:
         return Extent(topic, queue_id, first_offset, count, tuple(faults), tuple(strays))
 
     def _end_of(self, extent: Extent) -> int:
-        """Give the queue offset behind the last file."""
+        """Return the queue offset behind the last file."""
         return extent.first_offset + extent.file_count * self._per_file
 
     def _queue_folder(self, topic: str, queue_id: int) -> Path:
@@ -406,7 +406,7 @@ class QueueFiles:
 
 
 def file_size_in(files: Files, folder: Path) -> int | None:
-    """Give the size that most files of the first queues have, or None when there are none.
+    """Return the size that most files of the first queues have, or None when there are none.
 
     Up to 256 files are looked at: the size of a store's files is one setting for all of them.
     """
@@ -429,7 +429,7 @@ def _queue_folders(files: Files, folder: Path) -> Iterator[Path]:
 
 
 def _folder_name(topic: str) -> str:
-    """Give a topic as the name of a folder; raises StoreError when it would lead elsewhere."""
+    """Return a topic as the name of a folder; raises StoreError when it would lead elsewhere."""
     if not can_hold_queue(topic, 0):
         raise StoreError(f"topic {topic!r} cannot be the name of a folder; rename the topic")
     return topic

@@ -63,7 +63,7 @@ class Wanted(NamedTuple):
 
 
 def keys_of(record: Record) -> list[str]:
-    """Give the keys a record can be found by."""
+    """Return the keys a record can be found by."""
     properties = parse_properties(record.properties)
     unique = properties.get(UNIQ_KEY)
     return [*([unique] if unique else []), *split_keys(properties.get(KEYS, ""))]
@@ -72,7 +72,7 @@ def keys_of(record: Record) -> list[str]:
 def dump(
     files: Files, root: Path, wanted: Wanted, options: StoreOptions
 ) -> Iterator[Seen | Damage]:
-    """Give the wanted records in log order; raises StoreError when this is no store folder."""
+    """Return the wanted records in log order; raises StoreError when this is no store folder."""
     folder = folder_of(root, options)
     ensure_log(files, folder)
     log = LogWalk(files, LogFolders.of(files, folder))
@@ -95,7 +95,7 @@ def dump(
 
 
 def describe(seen: Seen, *, is_body_wanted: bool = False) -> dict[str, Any]:
-    """Give a record with the names of the recorded ones, alphabetically."""
+    """Return a record with the names of the recorded ones, alphabetically."""
     record = seen.record
     described = {
         "body_crc": record.crc,
@@ -135,7 +135,7 @@ class _LookUp:
         """The last record that the index holds."""
 
     def log_offsets(self, topic: str, key: str) -> list[int]:
-        """Give the log offsets filed under a key's hash, in order."""
+        """Return the log offsets filed under a key's hash, in order."""
         key_hash = index_hash(f"{topic}#{key}")
         found = {at for path in self._paths for at in self._chain(path, key_hash)}
         return sorted(found)

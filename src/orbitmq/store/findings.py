@@ -60,7 +60,7 @@ class Aside:
         return target
 
     def copy(self, path: Path, start: int = 0, size: int | None = None) -> Path:
-        """Copy a file, or a part of one, there and give the copy's path."""
+        """Copy a file, or a part of one, there and return the copy's path."""
         target = self._target(path)
         self._files.copy(path, target, start, size)
         return target

@@ -48,7 +48,7 @@ def is_indexed(sys_flag: int, properties: bytes) -> bool:
 
 
 def light_copies(walked: Walked) -> list[Walked]:
-    """Give a record as each light queue has it that it is in besides its own."""
+    """Return a record as each light queue has it that it is in besides its own."""
     if walked.sys_flag & OUTSIDE_QUEUE:
         return []
     places = light_places(walked.properties)
@@ -56,7 +56,7 @@ def light_copies(walked: Walked) -> list[Walked]:
 
 
 def entry_code(walked: Walked, delays_ms: Sequence[int]) -> int:
-    """Give the code of the record's queue entry."""
+    """Return the code of the record's queue entry."""
     if walked.topic == SCHEDULE_TOPIC:
         code = due_code(walked.properties, walked.store_ms, delays_ms)
         if code is not None:
@@ -65,7 +65,7 @@ def entry_code(walked: Walked, delays_ms: Sequence[int]) -> int:
 
 
 def due_code(properties: bytes, store_ms: int, delays_ms: Sequence[int]) -> int | None:
-    """Give when a message of the schedule topic is due; None when it names no level."""
+    """Return when a message of the schedule topic is due; None when it names no level."""
     level = _delay_level(properties, len(delays_ms))
     if not level:
         return None
@@ -74,7 +74,7 @@ def due_code(properties: bytes, store_ms: int, delays_ms: Sequence[int]) -> int 
 
 
 def properties_code(properties: bytes) -> int:
-    """Give the hash of the tag in a properties string, 0 without one."""
+    """Return the hash of the tag in a properties string, 0 without one."""
     at = properties.find(_TAGS)
     if at < 0:
         return 0
@@ -88,7 +88,7 @@ def properties_code(properties: bytes) -> int:
 
 
 def properties_codes(texts: Sequence[bytes]) -> list[int]:
-    """Give the codes of many properties strings; what is alike in them is looked at once.
+    """Return the codes of many properties strings; what is alike in them is looked at once.
 
     Those of one sender begin with the message's id and are mostly alike behind it, or at least
     have a tag each, and few different ones.
@@ -101,7 +101,7 @@ def properties_codes(texts: Sequence[bytes]) -> list[int]:
 
 
 def _tag_parts(texts: Sequence[bytes]) -> list[bytes] | None:
-    """Give of each text the entry that is its tag; None unless each has one behind another entry.
+    """Return of each text the entry that is its tag; None unless each has one behind another entry.
 
     Where TAGS stands as often as there are texts, and in each of them, it is in each of them once.
     """
@@ -117,7 +117,7 @@ def _tag_parts(texts: Sequence[bytes]) -> list[bytes] | None:
 
 
 def _alike_tag_parts(texts: Sequence[bytes]) -> list[bytes] | None:
-    """Give of each text its tag and what follows; None unless all have it at the same place."""
+    """Return of each text its tag and what follows; None unless all have it at the same place."""
     columns = alike(texts)
     start = columns.first.find(_NEXT_TAGS) if columns is not None else -1
     if columns is None or start < 0 or columns.joined.count(_TAGS) != len(texts):
@@ -135,7 +135,7 @@ def _code_of(tag: bytes) -> int:
 
 
 def parse_level(text: str) -> int | None:
-    """Give the delay level that a property names, as Java reads a number; None when it is none."""
+    """The delay level that a property names, as Java reads a number; None when it is none."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isascii() or not digits.isdigit() or len(digits) > _LEVEL_DIGITS_MAX:
         return None
@@ -144,7 +144,7 @@ def parse_level(text: str) -> int | None:
 
 
 def _delay_level(properties: bytes, level_max: int) -> int:
-    """Give the level the message waits for, at most the highest one; 0 when it names none."""
+    """Return the level the message waits for, at most the highest one; 0 when it names none."""
     level = parse_level(parse_properties(properties).get(DELAY, "")) or 0
     if level <= 0:
         return 0

@@ -31,7 +31,7 @@ class Follower:
         self._log = log
 
     def read(self, bytes_max: int = READ_BYTES_MAX) -> tuple[list[Walked], int]:
-        """Give the next records and the position behind them, for `advance` when all is done."""
+        """Return the next records and the position behind them, for `advance` when all is done."""
         return self._log.records(self.position, bytes_max)
 
     def advance(self, position: int) -> None:
@@ -50,7 +50,7 @@ class Followers:
         self.live: dict[str, Follower] = {}
 
     def attach(self, name: str, first_offset: int, end_offset: int) -> Follower:
-        """Give the follower of this name; a new one begins at the log's first record."""
+        """Return the follower of this name; a new one begins at the log's first record."""
         follower = self.live.get(name)
         if follower is None:
             position = min(max(self._saved.get(name, first_offset), first_offset), end_offset)
@@ -58,7 +58,7 @@ class Followers:
         return follower
 
     def take(self) -> dict[str, int] | None:
-        """Give the table to be saved, or None when no position has moved since the last save."""
+        """Return the table to be saved, or None when no position has moved since the last save."""
         positions = self._saved | {name: one.position for name, one in self.live.items()}
         return None if positions == self._saved else positions
 

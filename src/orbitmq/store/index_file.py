@@ -134,7 +134,7 @@ class IndexFile:
         return count
 
     def freeze(self) -> FilePart | None:
-        """Give what is not on its way to the disk yet; nothing of it changes any more."""
+        """Return what is not on its way to the disk yet; nothing of it changes any more."""
         slots = self._slots
         if slots is None or not self._parts[0][1]:
             return None
@@ -157,7 +157,7 @@ class IndexFile:
         self._parts = ((first, older + newer),)
 
     def chain(self, slot: int) -> Iterator[Entry]:
-        """Give the entries of a slot, newest first."""
+        """Return the entries of a slot, newest first."""
         number = self._slot_value(slot)
         block, block_first = b"", 0
         while number > 0:
@@ -175,7 +175,7 @@ class IndexFile:
             number = entry.previous if entry.previous < number else 0
 
     def entry(self, number: int) -> Entry | None:
-        """Give one entry as the disk has it; None where the file ends before it."""
+        """Return one entry as the disk has it; None where the file ends before it."""
         data = self._files.read_at(self.path, self.shape.entry_position(number), ENTRY.size)
         if data is None or len(data) < ENTRY.size:
             return None
@@ -203,7 +203,7 @@ class IndexFile:
 
 
 def _ages(times: Sequence[int], begin_ms: int) -> array[int]:
-    """Give the ages of entries; those of a batch have one time."""
+    """Return the ages of entries; those of a batch have one time."""
     first = times[0]
     if times.count(first) == len(times):
         return array("i", (_age_s(first - begin_ms),)) * len(times)

@@ -49,7 +49,7 @@ class Rows(NamedTuple):
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> "Rows":
-        """Give rows by columns."""
+        """Return rows by columns."""
         return cls(*zip(*rows, strict=True)) if rows else cls((), (), ())
 
     @property
@@ -58,11 +58,11 @@ class Rows(NamedTuple):
         return len(self.hashes)
 
     def each(self) -> list[Row]:
-        """Give them one by one."""
+        """Yield them one by one."""
         return list(zip(*self, strict=True))
 
     def between(self, start: int, end: int | None = None) -> "Rows":
-        """Give those from `start` on, up to `end`."""
+        """Return those from `start` on, up to `end`."""
         return Rows(*(column[start:end] for column in self))
 
 
@@ -121,7 +121,7 @@ class KeyHasher:
         """Words of KEYS that were not filed: their messages have too many."""
 
     def rows(self, messages: Sequence[Keyed]) -> Rows:
-        """Give the rows of messages, in their order."""
+        """Return the rows of messages, in their order."""
         if len(messages) <= BATCH_MAX:
             return self._batch(messages) if messages else Rows.of(())
         starts = range(0, len(messages), BATCH_MAX)
@@ -157,7 +157,7 @@ class KeyHasher:
         times: Sequence[int],
         texts: Sequence[bytes],
     ) -> Rows | None:
-        """Give the rows of messages of one topic that are alike in all but their keys' characters.
+        """The rows of messages of one topic that are alike in all but their keys' characters.
 
         None when they are not, or have not an id and one word.
         """
@@ -179,7 +179,7 @@ class KeyHasher:
     def _row_hashes(
         self, topics: Sequence[str], texts: bytes, sizes: Sequence[int] | None = None
     ) -> Sequence[int]:
-        """Give the hashes of keys of these topics as the index has them.
+        """Return the hashes of keys of these topics as the index has them.
 
         The keys are texts of 32 characters, or of these sizes with zeros in front.
         """
@@ -188,7 +188,7 @@ class KeyHasher:
         return _absolutes(_first_words(value, len(texts)))
 
     def _topic_parts(self, topics: Sequence[str], sizes: Sequence[int] | None) -> bytes:
-        """Give what the topics add to the hashes of keys of these sizes."""
+        """Return what the topics add to the hashes of keys of these sizes."""
         topic, size_set = topics[0], set(sizes or (_KEY_SIZE,))
         if set(topics) != {topic}:
             pairs = zip(topics, sizes or repeat(_KEY_SIZE), strict=False)
@@ -199,12 +199,12 @@ class KeyHasher:
         return b"".join(map(blocks.__getitem__, sizes))
 
     def _topic_block(self, topic: str, size: int) -> bytes:
-        """Give what a topic adds to the hash of a key of this size, in the room of a key."""
+        """Return what a topic adds to the hash of a key of this size, in the room of a key."""
         part = self._topic_hash(topic) * _POWERS[size] & _MASK
         return part.to_bytes(_KEY_SIZE, "little")
 
     def _mixed(self, messages: Sequence[Keyed], cut: _Cut, hashes: Sequence[int]) -> Rows:
-        """Give the rows of messages of which some have KEYS and some need care."""
+        """Return the rows of messages of which some have KEYS and some need care."""
         words = self._word_hashes(messages, cut.words)
         rows: list[Row] = []
         for number, message in enumerate(messages):
@@ -220,7 +220,7 @@ class KeyHasher:
     def _word_hashes(
         self, messages: Sequence[Keyed], words: list[tuple[int, bytes]]
     ) -> dict[int, list[int]]:
-        """Give the hashes of words by the numbers of their messages."""
+        """Return the hashes of words by the numbers of their messages."""
         found: dict[int, list[int]] = {}
         for start in range(0, len(words), BATCH_MAX):
             batch = words[start : start + BATCH_MAX]
@@ -246,7 +246,7 @@ class KeyHasher:
 
 
 def _in_turn(first: Sequence[int], second: Sequence[int] | None = None) -> list[int]:
-    """Give numbers of two columns in turn; each of one column twice."""
+    """Return numbers of two columns in turn; each of one column twice."""
     column = [0] * (2 * len(first))
     column[::2] = first
     column[1::2] = first if second is None else second
@@ -254,7 +254,7 @@ def _in_turn(first: Sequence[int], second: Sequence[int] | None = None) -> list[
 
 
 def _absolutes(hashes: Iterable[int]) -> "array[int]":
-    """Give hashes of Java's as the index has them."""
+    """Return hashes of Java's as the index has them."""
     found = list(map(abs, hashes))
     if _INT_MIN_ABSOLUTE in found:
         found = [0 if each == _INT_MIN_ABSOLUTE else each for each in found]
@@ -262,7 +262,7 @@ def _absolutes(hashes: Iterable[int]) -> "array[int]":
 
 
 def _word_place(columns: Alike) -> tuple[int, int] | None:
-    """Give where all texts have the value of KEYS; None unless they begin with an id of 32.
+    """Return where all texts have the value of KEYS; None unless they begin with an id of 32.
 
     Names stand where the first text has them, and KEY in no other: nothing comes twice.
     """
@@ -286,7 +286,7 @@ def _is_id(text: bytes) -> bool:
 
 
 def _one_word_each(texts: Sequence[bytes]) -> tuple[bytes, list[bytes]] | None:
-    """Give all ids, and the one word of each message's KEYS; None when one is any different.
+    """Return all ids, and the one word of each message's KEYS; None when one is any different.
 
     All have as many entries: first the id, at the same place KEYS, and KEY in no other.
     """
@@ -307,7 +307,7 @@ def _one_word_each(texts: Sequence[bytes]) -> tuple[bytes, list[bytes]] | None:
 
 
 def _ids_of(entries: Sequence[bytes]) -> bytes | None:
-    """Give the ids of entries that are ids, back to back; None when one of them is none."""
+    """Return the ids of entries that are ids, back to back; None when one of them is none."""
     if set(map(len, entries)) != {_ID_END}:
         return None
     joined = b"".join(entries)
@@ -319,7 +319,7 @@ def _ids_of(entries: Sequence[bytes]) -> bytes | None:
 
 
 def _aligned(words: Sequence[bytes]) -> bytes:
-    """Give words with zeros in front, 32 characters each, back to back."""
+    """Return words with zeros in front, 32 characters each, back to back."""
     return b"".join(map(bytes.rjust, words, repeat(_KEY_SIZE), repeat(b"\0")))
 
 
@@ -366,7 +366,7 @@ def _add_words(cut: _Cut, properties: bytes) -> bool:
 
 
 def _absolute(value: int) -> int:
-    """Give the absolute value of what a hash is as an int of Java's; 0 for -2^31."""
+    """Return the absolute value of what a hash is as an int of Java's; 0 for -2^31."""
     value &= _MASK
     return value if value <= _INT_MAX else -value & _INT_MAX
 
@@ -377,7 +377,7 @@ _BATCH_BYTES = BATCH_MAX * _KEY_SIZE
 
 
 def _every(size: int, of: int) -> int:
-    """Give the mask of the first `size` bytes of every `of` bytes of a batch."""
+    """Return the mask of the first `size` bytes of every `of` bytes of a batch."""
     return int.from_bytes((b"\xff" * size).ljust(of, b"\0") * (_BATCH_BYTES // of), "little")
 
 
@@ -386,12 +386,12 @@ _EIGHTS, _SIXTEENS = _every(4, 16), _every(4, 32)
 
 
 def _hashes(texts: bytes) -> Sequence[int]:
-    """Give the hashes of ASCII texts of 32 characters that lie back to back, as ints of Java's."""
+    """The hashes of ASCII texts of 32 characters that lie back to back, as ints of Java's."""
     return _first_words(_hashed(texts), len(texts))
 
 
 def _hashed(texts: bytes) -> int:
-    """Give the same hashes, not wrapped, in one number.
+    """Return the same hashes, not wrapped, in one number.
 
     All in one number: from neighbouring hashes of n characters each follow those of 2n, for the
     whole batch with a few operations on one number of 16 KB; Python handles that far faster than
@@ -408,17 +408,17 @@ def _hashed(texts: bytes) -> int:
 
 
 def _first_words(value: int, size: int) -> Sequence[int]:
-    """Give the lowest 32 bits of every 32 bytes of a number of `size` bytes, signed."""
+    """Return the lowest 32 bits of every 32 bytes of a number of `size` bytes, signed."""
     return [each for (each,) in _FIRST_WORD.iter_unpack(value.to_bytes(size, "little"))]
 
 
 def waiting_keys(text: bytes) -> list[str]:
-    """Give the keys of a message that waits to be filed, by its properties or its id."""
+    """Return the keys of a message that waits to be filed, by its properties or its id."""
     return [text.decode()] if _is_id(text) else message_keys(text)
 
 
 def message_keys(properties: bytes) -> list[str]:
-    """Give the keys under which a message with these properties is filed.
+    """Return the keys under which a message with these properties is filed.
 
     >>> message_keys(b"KEYS\\x01a b\\x02UNIQ_KEY\\x01u\\x02")
     ['u', 'a', 'b']
@@ -427,7 +427,7 @@ def message_keys(properties: bytes) -> list[str]:
 
 
 def _keys_of(properties: bytes) -> tuple[list[str], int]:
-    """Give a message's keys and how many more it has than are filed."""
+    """Return a message's keys and how many more it has than are filed."""
     unique, words = _value(properties, _UNIQ_MARK), _value(properties, _KEYS_MARK)
     if unique is None or words is None:
         parsed = parse_properties(properties)
@@ -438,7 +438,7 @@ def _keys_of(properties: bytes) -> tuple[list[str], int]:
 
 
 def _value(properties: bytes, mark: bytes) -> str | None:
-    """Give a property's value, "" when it is not there, None when only parsing can tell."""
+    """Return a property's value, "" when it is not there, None when only parsing can tell."""
     before, found, rest = properties.partition(mark)
     if not found:
         return ""
@@ -454,7 +454,7 @@ _BYTES_OF_A_COST = 32
 
 
 def affordable(messages: Sequence[Keyed], budget: int) -> tuple[int, int]:
-    """Give how many messages may be filed for `budget`, one at least, and what they cost.
+    """Return how many messages may be filed for `budget`, one at least, and what they cost.
 
     A key costs 1, about a microsecond; properties that are long cost for their length as well.
     """

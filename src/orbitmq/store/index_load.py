@@ -43,7 +43,7 @@ class Counts(NamedTuple):
 
 
 def read_header(files: Files, path: Path, shape: Shape, mark: Counts | None) -> Header | str:
-    """Give a file's header, with the counts of the mark if there is one; or what is wrong."""
+    """Return a file's header, with the counts of the mark if there is one; or what is wrong."""
     size = files.size(path)
     if size is None:
         return "the file is missing"
@@ -144,7 +144,7 @@ def _value_before(file: IndexFile, slot: int, value: int) -> int | None:
 
 
 def header_before(file: IndexFile, log_offset: int) -> Header:
-    """Give a file's header without the entries of records from `log_offset` on.
+    """Return a file's header without the entries of records from `log_offset` on.
 
     Its slots are to be counted again. The end time is known to the second: it is rounded up.
     """
@@ -164,7 +164,7 @@ def header_before(file: IndexFile, log_offset: int) -> Header:
 
 
 def tail_hashes(index_files: Sequence[IndexFile]) -> tuple[int, list[int]]:
-    """Give the log offset of the last message that has entries, and their hashes; -1 for none."""
+    """Return the log offset of the last message that has entries, and their hashes; -1 for none."""
     end_offset = index_files[-1].header.end_offset
     hashes: list[int] = []
     for file in reversed(index_files):
@@ -177,7 +177,7 @@ def tail_hashes(index_files: Sequence[IndexFile]) -> tuple[int, list[int]]:
 
 
 def completed(rows: Rows, hashes: Sequence[int]) -> Rows:
-    """Give the rows of a message that its entries do not have yet."""
+    """Return the rows of a message that its entries do not have yet."""
     known = list(hashes)
     missing = []
     for row in rows.each():

@@ -57,7 +57,7 @@ class Shape(NamedTuple):
         return self.entry_position(self.entry_count)
 
     def entry_position(self, number: int) -> int:
-        """Give where an entry begins."""
+        """Return where an entry begins."""
         return HEADER_SIZE + SLOT_SIZE * self.slot_count + ENTRY.size * number
 
 
@@ -67,7 +67,7 @@ def is_index_name(name: str) -> bool:
 
 
 def find_shape(files: Files, paths: list[Path], given: Shape) -> Shape:
-    """Give the shape of a folder's index files: `given`, or what the files themselves say."""
+    """Return the shape of a folder's index files: `given`, or what the files themselves say."""
     sizes = [files.size(path) or 0 for path in paths]
     size = usual_size(sizes)
     if size == 0 or given.file_size in sizes:
@@ -92,7 +92,7 @@ class _Search:
         return (self._files.read_at(self._path, position, size) or b"").ljust(size, b"\0")
 
     def shape(self) -> Shape | None:
-        """Give the shape, None when nothing tells it."""
+        """Return the shape, None when nothing tells it."""
         header = self._header
         if header.next_number < 2 or not 0 <= header.begin_offset <= header.end_offset:
             return None
@@ -107,7 +107,7 @@ class _Search:
         return None
 
     def _finds(self, wanted: bytes) -> Iterator[int]:
-        """Give where some bytes are, the last place first."""
+        """Return where some bytes are, the last place first."""
         for begin, end in reversed(self._files.data_ranges(self._path, HEADER_SIZE)):
             low = end
             while low > begin:
@@ -119,7 +119,7 @@ class _Search:
                     at = data.rfind(wanted, 0, at + len(wanted) - 1)
 
     def _last_bytes(self) -> Iterator[int]:
-        """Give where the log offset of the last entry may be, by the last byte that is not zero."""
+        """Where the log offset of the last entry may be, by the last byte that is not zero."""
         for begin, end in reversed(self._files.data_ranges(self._path, HEADER_SIZE)):
             for low in range(end - PIECE_SIZE, begin - PIECE_SIZE, -PIECE_SIZE):
                 start = max(begin, low)
@@ -130,7 +130,7 @@ class _Search:
                     return
 
     def _shape_with_entry(self, position: int) -> Shape | None:
-        """Give the shape in which entry 1 lies at a position, if everything agrees with it."""
+        """Return the shape in which entry 1 lies at a position, if everything agrees with it."""
         slots_size = position - ENTRY.size - HEADER_SIZE
         entries_size = self._size - HEADER_SIZE - slots_size
         if slots_size <= 0 or slots_size % SLOT_SIZE or entries_size % ENTRY.size:

@@ -65,16 +65,16 @@ class Slots:
     # --- Filling ---
 
     def places(self, hashes: Iterable[int]) -> list[int]:
-        """Give where the entries of these hashes belong."""
+        """Return where the entries of these hashes belong."""
         slot_count = self._shape.slot_count
         return [key_hash % slot_count + _HEADER_SLOTS for key_hash in hashes]
 
     def value(self, slot: int) -> int:
-        """Give the newest entry of a slot; 0: it has none."""
+        """Return the newest entry of a slot; 0: it has none."""
         return self._numbers[slot + _HEADER_SLOTS]
 
     def before(self, places: list[int], number: int) -> Sequence[int]:
-        """Give which entry comes before each of the new ones, which are numbered from `number`."""
+        """Which entry comes before each of the new ones, which are numbered from `number`."""
         numbers = self._numbers
         if len(places) > 1 and len(set(places)) == len(places):
             found: tuple[int, ...] = itemgetter(*places)(numbers)
@@ -100,7 +100,7 @@ class Slots:
     # --- Writing ---
 
     def freeze(self) -> list[Run]:
-        """Give the pages that have changed since the last time, as they are now, in order."""
+        """Return the pages that have changed since the last time, as they are now, in order."""
         copy = self._copy = zeros(self._size) if self._copy is None else self._copy
         dirty, self._dirty = sorted(self._dirty), set()
         runs = []
@@ -119,7 +119,7 @@ class Slots:
 
     @classmethod
     def read(cls, files: Files, path: Path, shape: Shape) -> "Slots":
-        """Give a file's slots; they may name entries that are not there."""
+        """Return a file's slots; they may name entries that are not there."""
         slots = cls(shape)
         size = shape.entry_position(0)
         for position in range(0, size, _RUN_SIZE):
@@ -143,7 +143,7 @@ class Slots:
         return sum(_PAGE_SLOTS - self._page(number).count(0) for number in self._read_pages)
 
     def beyond(self, number: int) -> Iterator[tuple[int, int]]:
-        """Give slots that were read and whose entry is `number` or a later one, with that entry."""
+        """Slots that were read and whose entry is `number` or a later one, with that entry."""
         for page in self._read_pages:
             values = self._page(page)
             if max(values) >= number:
@@ -167,7 +167,7 @@ def write_runs(file: BigFile, shape: Shape, runs: Iterable[Run]) -> None:
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Give numbers in order as ranges without gaps, each of at most `_RUN_PAGES_MAX`."""
+    """Return numbers in order as ranges without gaps, each of at most `_RUN_PAGES_MAX`."""
     start = 0
     for at in range(1, len(numbers) + 1):
         is_over = at == len(numbers) or numbers[at] != numbers[at - 1] + 1

@@ -10,7 +10,7 @@ from orbitmq.errors import StoreError
 
 
 def error_of(action: Callable[[], None]) -> StoreError | None:
-    """Run an action; give what went wrong, or None."""
+    """Run an action; return what went wrong, or None."""
     try:
         action()
     except StoreError as error:

@@ -74,7 +74,7 @@ class _Writers:
         self._is_folder_synced = True
 
     def file(self, path: Path) -> BigFile:
-        """Give a file to write to, made when it is not there."""
+        """Return a file to write to, made when it is not there."""
         file = self._open.get(path)
         if file is None:
             self._is_folder_synced &= self._files.size(path) is not None
@@ -111,7 +111,7 @@ class IndexJob:
         self.end_ms = parts[-1].header.end_ms
 
     def by_file(self) -> Iterator["IndexJob"]:
-        """Give the job in pieces, one file each, oldest first.
+        """Return the job in pieces, one file each, oldest first.
 
         A file is to be complete before there is a next one: an original that comes after a kill
         goes on behind what the last file's header says.
@@ -239,7 +239,7 @@ class KeyIndex:
         return self._pending[0][1] if self._pending else None
 
     def waiting(self) -> list[Keyed]:
-        """Give the messages that wait to be filed, for `find_waiting` in a thread."""
+        """Return the messages that wait to be filed, for `find_waiting` in a thread."""
         return self._pending[:]
 
     def _insert(self, rows: Rows) -> None:
@@ -264,12 +264,12 @@ class KeyIndex:
         return file
 
     def state(self) -> IndexState:
-        """Give what a mark needs to come back to everything added so far."""
+        """Return what a mark needs to come back to everything added so far."""
         self.drain()
         return self.filed_state()
 
     def filed_state(self) -> IndexState:
-        """Give how far the index has come, without what waits to be filed."""
+        """Return how far the index has come, without what waits to be filed."""
         if not self._index_files:
             return NOTHING
         file = self._index_files[-1]
@@ -281,7 +281,7 @@ class KeyIndex:
     # --- Writing ---
 
     def freeze(self) -> IndexJob | None:
-        """Give the job that writes what is new, None when nothing is."""
+        """Return the job that writes what is new, None when nothing is."""
         self.drain()
         if self._job is not None:
             self._take_back(self._job)
@@ -319,7 +319,7 @@ class KeyIndex:
     # --- Looking up ---
 
     def lookup(self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
-        """Give log offsets of records with this key, newest first.
+        """Return log offsets of records with this key, newest first.
 
         Keys of equal hash are among them: compare. Times are kept in seconds: a record stored up
         to a second before `begin_ms` may be among them.
@@ -343,7 +343,7 @@ class KeyIndex:
         found: dict[int, None],
         limits: tuple[int, int],
     ) -> int:
-        """Add what one file has to `found`; give how many steps are left."""
+        """Add what one file has to `found`; return how many steps are left."""
         begin_ms, end_ms = range_ms
         count_max, steps = limits
         for entry in file.chain(key_hash % self._shape.slot_count):
@@ -419,7 +419,7 @@ class KeyIndex:
         self.restore(NOTHING)
 
     def bad_files(self) -> list[BadFile]:
-        """Give the files that could not be taken, and why."""
+        """Return the files that could not be taken, and why."""
         return list(self._bad)
 
     def _paths(self) -> list[Path]:
@@ -467,7 +467,7 @@ class KeyIndex:
     # --- Growing old ---
 
     def expired(self, min_log_offset: int) -> list[Path]:
-        """Give the files whose records are all gone; never the last, never one being written."""
+        """Return the files whose records are all gone; never the last, never one being written."""
         return [
             file.path
             for file in self._index_files[:-1]
@@ -483,7 +483,7 @@ class KeyIndex:
 def find_waiting(
     messages: list[Keyed], topic: str, key: str, range_ms: tuple[int, int]
 ) -> list[int]:
-    """Give the log offsets, newest first, of messages that wait to be filed under this key."""
+    """Return the log offsets, newest first, of messages that wait to be filed under this key."""
     begin_ms, end_ms = range_ms
     return [
         log_offset

@@ -23,7 +23,7 @@ class KeyQuery(NamedTuple):
 def prepare_lookup(
     index: KeyIndex, query: KeyQuery, visible_offset: int
 ) -> Callable[[], list[int]]:
-    """Give the function that finds log offsets below `visible_offset`, newest first."""
+    """Return the function that finds log offsets below `visible_offset`, newest first."""
     index.drain_some()
     waiting, times = index.waiting(), (query.begin_ms, query.end_ms)
 

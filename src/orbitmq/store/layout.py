@@ -17,7 +17,7 @@ _NAME_BYTES_MAX = 255
 
 
 def file_name(offset: int) -> str:
-    """Give the name of the log or queue file whose first byte has this offset."""
+    """Return the name of the log or queue file whose first byte has this offset."""
     return str(offset).zfill(_NAME_DIGITS)
 
 
@@ -63,7 +63,7 @@ class Folder(msgspec.Struct, frozen=True):
         return (*self.writable_logs, *self.read_only_logs)
 
     def name_inside(self, path: Path) -> Path:
-        """Give how a file of the store would be called from the root, were the log there."""
+        """Return how a file of the store would be called from the root, were the log there."""
         for log in self.logs:
             if path.is_relative_to(log):
                 return Path(self.log_in_root.name) / path.relative_to(log)

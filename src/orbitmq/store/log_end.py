@@ -29,7 +29,7 @@ _MAGICS = (MAGIC_V1, MAGIC_V2, BLANK_MAGIC)
 
 
 def fill_missing(files: Files, log: LogFiles, end: int) -> tuple[int, list[Finding]]:
-    """Make the missing files up to the log's end; give the end, moved to a file that is there.
+    """Make the missing files up to the log's end; return the end, moved to a file that is there.
 
     Of those inside the log the survey has told; the findings are of those at its end.
     """

@@ -59,7 +59,7 @@ class LogFolders:
 
     @classmethod
     def of(cls, files: Files, folder: Folder) -> "LogFolders":
-        """Give those of a store folder."""
+        """Return those of a store folder."""
         return cls(files, folder.writable_logs, folder.read_only_logs)
 
     @property
@@ -115,17 +115,17 @@ class LogFolders:
         return is_file_name(path.name) and not self._files.is_folder(path)
 
     def starts(self) -> list[int]:
-        """Give the first offsets of the files that are there now, in order."""
+        """Return the first offsets of the files that are there now, in order."""
         names = {name for folder in self.all for name in self._files.names(folder)}
         return sorted(int(name) for name in names if is_file_name(name))
 
     def extent(self) -> tuple[int, int]:
-        """Give where the first file of several folders begins, and how many folders have files."""
+        """Where the first file of several folders begins, and how many folders have files."""
         known = list(self._known.items())
         return min((start for start, _ in known), default=0), len({folder for _, folder in known})
 
     def path(self, start: int) -> Path:
-        """Give the path of the file that begins at a log offset; where there is none, of none."""
+        """Return the path of the file that begins at a log offset; where there is none, of none."""
         name = file_name(start)
         folder = self._only or self._known.get(start)
         if folder is None:  # removed, or made by another process since the last look
@@ -146,7 +146,7 @@ class LogFolders:
     # --- Where files go ---
 
     def give(self, number: int, start: int) -> Path:
-        """Give the path of a file that is there or is to be made now (rule 2)."""
+        """Return the path of a file that is there or is to be made now (rule 2)."""
         if self._only is None and start not in self._known:
             sound = [folder for folder in self.writable if folder not in self._refused]
             takers = [folder for folder in sound if folder not in self._full] or sound

@@ -35,7 +35,7 @@ class LogReader:
         self._tail = tail
 
     def raw(self, log_offset: int, size_max: int) -> memoryview:
-        """Give the bytes from a log offset on: to the end of its file, of what may be seen, or
+        """Return the bytes from a log offset on: to the end of its file, of what may be seen, or
         `size_max`; empty when there are none."""
         tail = self._tail
         number, position = divmod(log_offset, tail.file_size)
@@ -49,7 +49,7 @@ class LogReader:
         return memoryview(self._files.read_at(path, position, size) or b"")
 
     def records(self, log_offset: int, bytes_max: int = READ_BYTES_MAX) -> tuple[list[Walked], int]:
-        """Give the records from a log offset on, and the offset at which to go on.
+        """Return the records from a log offset on, and the offset at which to go on.
 
         When it gives none and the offset has not moved, there is nothing more to see.
         """

@@ -58,13 +58,13 @@ class Damage(NamedTuple):
 
 
 def usual_size(sizes: list[int]) -> int:
-    """Give the size most files have, of equally frequent ones the larger; 0 without files."""
+    """Return the size most files have, of equally frequent ones the larger; 0 without files."""
     counted = Counter(size for size in sizes if size)
     return max(counted, key=lambda size: (counted[size], size), default=0)
 
 
 def first_nonzero(files: Files, path: Path, position: int, end: int) -> int | None:
-    """Give the first byte of [position, end) of a file that is not zero, or None."""
+    """Return the first byte of [position, end) of a file that is not zero, or None."""
     while position < end:
         data = files.read_at(path, position, min(PIECE_SIZE, end - position))
         if not data:
@@ -97,7 +97,7 @@ class Window:
         self.data = b""
 
     def head(self, position: int) -> tuple[int, int]:
-        """Give size and magic of what begins at a position; zeros behind the end."""
+        """Return size and magic of what begins at a position; zeros behind the end."""
         self.cover(position, BLANK_SIZE)
         at = position - self.start
         start = self.data[at : at + BLANK_SIZE].ljust(BLANK_SIZE, b"\0")
@@ -126,11 +126,11 @@ class LogWalk:
         return list(self._starts)
 
     def path(self, log_offset: int) -> Path:
-        """Give the file that holds a log offset."""
+        """Return the file that holds a log offset."""
         return self.folders.path(log_offset - log_offset % self.file_size)
 
     def walk(self, from_offset: int = 0) -> Iterator[Seen | Damage]:
-        """Give records and damage in order, from the file on that holds `from_offset`."""
+        """Return records and damage in order, from the file on that holds `from_offset`."""
         starts = [start for start in self._starts if start + self.file_size > from_offset]
         self.end_offset = starts[0] if starts else self.end_offset
         for at, start in enumerate(starts):
@@ -144,7 +144,7 @@ class LogWalk:
                 return
 
     def record_at(self, log_offset: int) -> Seen | None:
-        """Give the record at a log offset, read anew from its file; None when there is none."""
+        """Return the record at a log offset, read anew from its file; None when there is none."""
         if not self.file_size:
             return None
         start = log_offset - log_offset % self.file_size
@@ -184,7 +184,7 @@ class LogWalk:
         return False
 
     def _record(self, window: Window, position: int, start: int) -> tuple[Seen | None, str]:
-        """Give the record at a position of the file that begins at `start`, or why it is none."""
+        """Return the record at a position of the file that begins at `start`, or why it is none."""
         size, magic = window.head(position)
         left = self.file_size - position
         if size == 0 and magic == 0:
@@ -213,7 +213,7 @@ class LogWalk:
         return window.head(position) == (self.file_size - position, BLANK_MAGIC)
 
     def _following(self, window: Window, position: int, start: int, later: list[int]) -> int | None:
-        """Give the log offset of the next valid thing behind damage, or None."""
+        """Return the log offset of the next valid thing behind damage, or None."""
         landing = step_over(_Ground(self, window, start), start + position)
         if landing.footing is Footing.SOUND:
             return landing.log_offset
@@ -232,7 +232,7 @@ class LogWalk:
     def _search(
         self, window: Window, position: int, start: int, *, is_blank_enough: bool
     ) -> int | None:
-        """Give the first position from `position` on where a record or the closing blank begins.
+        """Return the first position from `position` on where a record or the closing blank begins.
 
         A blank does not say where it lies: alone in a file it may be of a file copied there.
         """
@@ -284,14 +284,14 @@ class _Ground:
         self._start = start
 
     def read(self, log_offset: int, size: int) -> bytes:
-        """Give bytes of the file, less where it ends."""
+        """Return bytes of the file, less where it ends."""
         position = log_offset - self._start
         self._window.cover(position, size)
         at = position - self._window.start
         return self._window.data[at : at + size]
 
     def file_end(self, _log_offset: int) -> int:
-        """Give the log offset at which the file ends."""
+        """Return the log offset at which the file ends."""
         return self._start + self._walk.file_size
 
     def is_sound(self, log_offset: int) -> bool:

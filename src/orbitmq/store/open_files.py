@@ -26,7 +26,7 @@ class OpenFiles:
         self._numbers: dict[tuple[str, int], set[int]] = {}
 
     def get(self, key: FileKey) -> BigFile | None:
-        """Give a file that is open."""
+        """Return a file that is open."""
         file = self._open.get(key)
         if file is not None:
             self._open.move_to_end(key)

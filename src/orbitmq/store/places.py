@@ -40,7 +40,7 @@ class HeldPlaces:
 
 
 def folder_of(root: Path, options: StoreOptions) -> Folder:
-    """Give the store folder that options describe; raises StoreError when they cannot be (rule 4).
+    """The store folder that options describe; raises StoreError when they cannot be (rule 4).
 
     What may be written to is what storePathCommitLog names, without what is read-only.
     """
@@ -176,12 +176,12 @@ def _refuse_wrong_log(files: Files, folder: Folder) -> None:
 
 
 def told(folder: Folder) -> str:
-    """Give the log's folders as a setting has them."""
+    """Return the log's folders as a setting has them."""
     return ",".join(map(str, folder.logs))
 
 
 def _log_names(files: Files, folder: Folder, log: Path) -> list[str]:
-    """Give the names of log files in a folder; raises StoreError when it holds other things."""
+    """Return the names of log files in a folder; raises StoreError when it holds other things."""
     names = [name for name in files.names(log) if not is_unfinished(name)]
     found = list(filter(is_file_name, names))
     if names and not found and log != folder.log_in_root:

@@ -65,7 +65,7 @@ def choose_plan(
 
 
 def _by_marks(log: LogFiles, checkpoint: Checkpoint, boot_id: bytes) -> Plan | None:
-    """Give the plan that our marks make, or None when they cannot be of this log."""
+    """Return the plan that our marks make, or None when they cannot be of this log."""
     written, synced = checkpoint.written, checkpoint.synced
     is_same_boot = boot_id == checkpoint.boot_id != UNKNOWN_BOOT
     mark, floor = synced, synced.log_offset if synced else log.first_offset

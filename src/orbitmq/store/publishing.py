@@ -41,7 +41,7 @@ class Publisher:
         """Messages published since the store was opened."""
 
     def written_offset(self, queue: Queue) -> int:
-        """Give the queue's next offset behind everything that is written."""
+        """Return the queue's next offset behind everything that is written."""
         waiting = (pair[1] for one in self._waiting for pair in one.grown if pair[0] is queue)
         return max(waiting, default=queue.readable_offset)
 
@@ -57,7 +57,7 @@ class Publisher:
         self._waiting.append(written)
 
     def publish(self, visible_offset: int) -> tuple[set[Queue], list[Written]]:
-        """Let everything up to `visible_offset` be seen; give the queues that grew."""
+        """Let everything up to `visible_offset` be seen; return the queues that grew."""
         grown: set[Queue] = set()
         published: list[Written] = []
         waiting, tail = self._waiting, self._tail

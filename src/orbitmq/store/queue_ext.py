@@ -51,17 +51,17 @@ class Unit(NamedTuple):
 
 
 def address_of(offset: int) -> int:
-    """Give the address of the unit that lies at a place of the queue's files."""
+    """Return the address of the unit that lies at a place of the queue's files."""
     return offset + _ADDRESS_BASE
 
 
 def offset_of(address: int) -> int:
-    """Give the place of the unit that an address leads to."""
+    """Return the place of the unit that an address leads to."""
     return address - _ADDRESS_BASE
 
 
 def encode_unit(tags_code: int, store_ms: int, bit_map: bytes) -> bytes:
-    """Give a unit's bytes; a bit map is much shorter than the 32,747 bytes that fit."""
+    """Return a unit's bytes; a bit map is much shorter than the 32,747 bytes that fit."""
     bits_size = len(bit_map)
     return _UNIT.pack(_UNIT.size + bits_size, tags_code, store_ms, bits_size) + bit_map
 
@@ -77,19 +77,19 @@ class ExtraUnits:
         self._block_place = (-1, 0)
 
     def tags_code(self, address: int) -> int | None:
-        """Give the tags code of the unit at an address, or None when there is no such unit."""
+        """Return the tags code of the unit at an address, or None when there is no such unit."""
         unit = self.unit(address)
         return None if unit is None else unit.tags_code
 
     def unit(self, address: int) -> Unit | None:
-        """Give the unit at an address, or None when there is no such unit."""
+        """Return the unit at an address, or None when there is no such unit."""
         try:
             return self._unit(offset_of(address))
         except StoreError:
             return None
 
     def expired(self, offset: int) -> list[Path]:
-        """Give the files all of whose units lie before a place; never the last file."""
+        """Return the files all of whose units lie before a place; never the last file."""
         starts = self._places()
         count = bisect_right(starts[1:], offset)
         return [self._folder / file_name(start) for start in starts[:count]]
@@ -115,7 +115,7 @@ class ExtraUnits:
         return Unit(tags_code, store_ms, bits) if len(bits) == bits_size else None
 
     def _bytes_at(self, start: int, position: int, size: int) -> bytes:
-        """Give bytes of one file; neighbours come from the same block."""
+        """Return bytes of one file; neighbours come from the same block."""
         block_start, block_position = self._block_place
         skip = position - block_position
         is_inside = skip >= 0 and skip + size <= len(self._block)
@@ -128,12 +128,12 @@ class ExtraUnits:
 
 
 def unit_files(files: Files, folder: Path) -> list[int]:
-    """Give the places at which the files of a queue's units begin."""
+    """Return the places at which the files of a queue's units begin."""
     return [int(name) for name in files.names(folder) if is_file_name(name)]
 
 
 def end_of_units(files: Files, path: Path) -> int | None:
-    """Give where the units of a file end in zeros; None where they do not, or are damaged."""
+    """Return where the units of a file end in zeros; None where they do not, or are damaged."""
     position = 0
     while data := files.read_at(path, position, _WALK_SIZE):
         at = 0
@@ -153,7 +153,7 @@ def end_of_units(files: Files, path: Path) -> int | None:
 
 
 def last_address(read: ReadEntries, first_offset: int, end_offset: int) -> int | None:
-    """Give the last address in the codes of a queue's entries between two queue offsets."""
+    """Return the last address in the codes of a queue's entries between two queue offsets."""
     while end_offset > first_offset:
         start = max(first_offset, end_offset - _LOOK_COUNT)
         found: int | None = None

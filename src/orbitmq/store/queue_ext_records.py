@@ -24,7 +24,7 @@ Entries = bytes | bytearray | memoryview
 
 
 def records_of(read: ReadLog, runs: Sequence[Entries]) -> Iterator[tuple[int, int, Walked | None]]:
-    """Give the number of the run, the code and the record of each entry; a run keeps its order."""
+    """The number of the run, the code and the record of each entry; a run keeps its order."""
     end = max((_end_of(entries) for entries in runs if entries), default=0)
     start, data = 0, memoryview(b"")
     for log_offset, size, code, number in heapq.merge(*map(_rows, runs, range(len(runs)))):
@@ -38,7 +38,7 @@ def records_of(read: ReadLog, runs: Sequence[Entries]) -> Iterator[tuple[int, in
 
 
 def _read_or_nothing(read: ReadLog, log_offset: int, size: int) -> bytes:
-    """Give bytes of the log; none when the disk refuses: a unit is no reason to stop a flush."""
+    """Return bytes of the log; none when the disk refuses: a unit is no reason to stop a flush."""
     try:
         return read(log_offset, size) or b""
     except ReadFailed:

@@ -86,7 +86,7 @@ class UnitWriter:
     def addressed(
         self, runs: Sequence[tuple[Queue, int, Entries]], bit_map_of: BitMapOf | None
     ) -> list[Entries]:
-        """Write the units of runs (queue, queue offset, entries); give the entries to be written.
+        """Write the units of runs (queue, queue offset, entries); return the entries to be written.
 
         Raises StoreError when a file refuses.
         """
@@ -125,7 +125,7 @@ class UnitWriter:
         self._open.close()
 
     def _not_ready(self, queue: Queue, queue_offset: int, entries: Entries) -> Entries:
-        """Give the entries that need a unit yet."""
+        """Return the entries that need a unit yet."""
         if queue.topic == SCHEDULE_TOPIC or not can_hold_queue(queue.topic, queue.queue_id):
             return b""
         return memoryview(entries)[len(self._ready_from(queue, queue_offset)) :]

@@ -58,7 +58,7 @@ class QueueSurvey:
             self.extents[extent.topic, extent.queue_id] = extent
 
     def _lengthened(self, extent: Extent, synced_offset: int) -> Extent:
-        """Give short files their length when a power cut explains them; give what is there then."""
+        """Short files their length when a power cut explains them; return what is there then."""
         strays, wanted = extent.strays, self._queue_files.file_size
         if extent.queue_id == NO_QUEUE or not strays:
             return extent
@@ -113,7 +113,7 @@ class QueueSurvey:
         self.extents.clear()
 
     def _next_number(self, key: QueueKey) -> int:
-        """Give a queue's next number by the last entry in the last of its files that has one."""
+        """Return a queue's next number by the last entry in the last of its files that has one."""
         folder = self._folder / key[0] / str(key[1])
         for name in reversed(self._files.names(folder)):
             if not is_file_name(name) or int(name) % ENTRY_SIZE:

@@ -96,7 +96,7 @@ class RawFollower:
         return RawBatch(data[:behind_head], rest, records, jump_size=size - BLANK_SIZE)
 
     def take(self, batch: RawBatch) -> Written:
-        """Give what a batch that was written brings."""
+        """Return what a batch that was written brings."""
         grown: dict[Queue, int] = {}
         keyed: list[Keyed] = []
         copy_count = 0
@@ -114,7 +114,7 @@ class RawFollower:
         return Written(self._tail.end_offset, list(grown.items()), keyed, *counts)
 
     def _size_at(self, data: bytes, position: int) -> int:
-        """Give the size of what begins at a position, or 0 when not even that has come."""
+        """Return the size of what begins at a position, or 0 when not even that has come."""
         if len(data) - position < _PREFIX.size:
             return 0
         size, magic = _PREFIX.unpack_from(data, position)
@@ -128,7 +128,7 @@ class RawFollower:
         return int(size)
 
     def _record_at(self, data: bytes, position: int) -> Walked | None:
-        """Give the whole record at a position; None when it only fills the file."""
+        """Return the whole record at a position; None when it only fills the file."""
         if _PREFIX.unpack_from(data, position)[1] == BLANK_MAGIC:
             return None
         record = record_at(memoryview(data), position, self._tail.end_offset)

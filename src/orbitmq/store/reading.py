@@ -52,7 +52,7 @@ class QueueView(NamedTuple):
 
 
 def snapshot(queue: Queue, queue_offset: int = 0, count: int | None = None) -> QueueView:
-    """Give a queue for the cold functions; called on the loop, where its state is at rest.
+    """Return a queue for the cold functions; called on the loop, where its state is at rest.
 
     Who reads at most `count` entries from `queue_offset` on spares copying the others.
     """
@@ -131,13 +131,13 @@ class ColdReader:
         return old + view.entries[: (count - old_count) * ENTRY_SIZE]
 
     def log_bytes(self, log_offset: int, size: int) -> bytes | None:
-        """Give bytes of one log file, short at its end; None when the file is not there."""
+        """Return bytes of one log file, short at its end; None when the file is not there."""
         number, position = divmod(log_offset, self._log_file_size)
         path = self._log_folders.path(number * self._log_file_size)
         return self._files.read_at(path, position, min(size, self._log_file_size - position))
 
     def log_starts(self) -> list[int]:
-        """Give the first offsets of the log's files."""
+        """Return the first offsets of the log's files."""
         return self._log_folders.starts()
 
     def is_removed(self, log_offset: int) -> bool:
@@ -146,7 +146,7 @@ class ColdReader:
         return not starts or log_offset < max(starts)
 
     def extras(self, view: QueueView) -> ExtraUnits:
-        """Give the extra units of a queue's entries."""
+        """Return the extra units of a queue's entries."""
         folder = self._folder.queue_extras / view.topic / str(view.queue_id)
         return ExtraUnits(self._files, folder)
 
@@ -156,7 +156,7 @@ class ColdReader:
             self._damaged.add(log_offset)
 
     def store_ms(self, log_offset: int, size: int) -> int:
-        """Give a record's store time; NO_TIME when it is damaged, less when its file is gone."""
+        """Return a record's store time; NO_TIME when it is damaged, less when its file is gone."""
         if log_offset < 0 or not _is_record_size(size):
             self.note_damaged(log_offset)
             return NO_TIME
@@ -167,7 +167,7 @@ class ColdReader:
         return NO_TIME if record is None else max(0, record.store_ms)
 
     def checked(self, data: memoryview, log_offset: int, size: int) -> Walked | None:
-        """Give what a record says of itself, or None, counted, when these bytes are not it."""
+        """Return what a record says of itself, or None, counted, when these bytes are not it."""
         record = record_at(data, 0, log_offset)
         if record is None or record.size != size:
             self.note_damaged(log_offset)
@@ -227,7 +227,7 @@ def _behind_queue_file(reader: ColdReader, view: QueueView, queue_offset: int) -
 
 
 def _behind_removed(reader: ColdReader, view: QueueView, queue_offset: int, log_offset: int) -> int:
-    """Give the first entry of the log file that comes after a removed one."""
+    """Return the first entry of the log file that comes after a removed one."""
     start = min((at for at in reader.log_starts() if at > log_offset), default=None)
     if start is None:
         return view.readable_offset
@@ -324,7 +324,7 @@ def _never() -> bool:
 
 
 def _runs(wanted: list[_Wanted]) -> Iterator[list[_Wanted]]:
-    """Give neighbours together; no record is the neighbour of one in another file."""
+    """Return neighbours together; no record is the neighbour of one in another file."""
     run: list[_Wanted] = []
     for one in wanted:
         if run and one.log_offset != run[-1].log_offset + run[-1].size:
@@ -353,7 +353,7 @@ def _is_record_size(size: int) -> bool:
 
 
 def record_by_offset(reader: ColdReader, log_offset: int, visible_offset: int) -> bytes | None:
-    """Give the record that begins at a log offset, or None when none that may be seen does."""
+    """Return the record that begins at a log offset, or None when none that may be seen does."""
     if not 0 <= log_offset <= visible_offset - RECORD_SIZE_MIN:
         return None
     head = reader.log_bytes(log_offset, _PREFIX_SIZE) or b""
@@ -368,7 +368,7 @@ def record_by_offset(reader: ColdReader, log_offset: int, visible_offset: int) -
 def min_offsets(
     reader: ColdReader, views: Iterable[QueueView], first_log_offset: int
 ) -> dict[tuple[str, int], int]:
-    """Give the new min offset of each queue that has lost records before `first_log_offset`."""
+    """Return the new min offset of each queue that has lost records before `first_log_offset`."""
     moved: dict[tuple[str, int], int] = {}
     for view in views:
         offset = _first_from(reader, view, view.min_offset, first_log_offset)
@@ -378,7 +378,7 @@ def min_offsets(
 
 
 def _first_from(reader: ColdReader, view: QueueView, queue_offset: int, log_offset: int) -> int:
-    """Give the first entry from `queue_offset` on whose record is not before `log_offset`.
+    """Return the first entry from `queue_offset` on whose record is not before `log_offset`.
 
     When there is none, it is the end of what the snapshot has.
     """
@@ -402,7 +402,7 @@ def _first_from(reader: ColdReader, view: QueueView, queue_offset: int, log_offs
 
 
 def offset_by_time(reader: ColdReader, view: QueueView, timestamp_ms: int) -> int:
-    """Give the offset of the message stored nearest to a time; of two as near, the older one.
+    """Return the offset of the message stored nearest to a time; of two as near, the older one.
 
     After all messages it is the last one, before all the first; 0 for a queue without any. The
     result never goes back as the time goes on, whatever the clock did when they were stored.
@@ -430,7 +430,7 @@ def offset_by_time(reader: ColdReader, view: QueueView, timestamp_ms: int) -> in
 
 
 def entry_store_ms(reader: ColdReader, view: QueueView, queue_offset: int) -> int:
-    """Give when one message of a queue was stored, NO_TIME when it is not there."""
+    """Return when one message of a queue was stored, NO_TIME when it is not there."""
     if not view.min_offset <= queue_offset < view.readable_offset:
         return NO_TIME
     entry = reader.entries(view, queue_offset, 1)
@@ -441,7 +441,7 @@ def entry_store_ms(reader: ColdReader, view: QueueView, queue_offset: int) -> in
 
 
 def earliest_store_ms(reader: ColdReader, view: QueueView) -> int:
-    """Give the store time of a queue's first message, NO_TIME when there is none."""
+    """Return the store time of a queue's first message, NO_TIME when there is none."""
     starts = reader.log_starts()
     low = _first_from(reader, view, view.min_offset, min(starts, default=0))
     high = view.readable_offset
@@ -456,7 +456,7 @@ def earliest_store_ms(reader: ColdReader, view: QueueView) -> int:
 def _time_from(
     reader: ColdReader, view: QueueView, queue_offset: int, end_offset: int
 ) -> tuple[int, int]:
-    """Give the first message from `queue_offset` on that has a time, and that time.
+    """Return the first message from `queue_offset` on that has a time, and that time.
 
     After SCAN_COUNT_LEAST damaged records it gives up: NO_TIME.
     """
@@ -472,7 +472,7 @@ def _time_from(
 def _rows_from(
     reader: ColdReader, view: QueueView, queue_offset: int, end_offset: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Give queue offset, log offset and size of the entries that are no holes."""
+    """Return queue offset, log offset and size of the entries that are no holes."""
     while queue_offset < end_offset:
         entries = reader.entries(view, queue_offset, min(_PAGE_COUNT, end_offset - queue_offset))
         if not entries:

@@ -98,7 +98,7 @@ def recover(parts: Parts, progress: Progress | None = None) -> Recovered:
 
 
 def _totals(counts: Collection[int]) -> tuple[int, int]:
-    """Give what a mark says of queues: how many have entries, and the sum of their numbers."""
+    """Return what a mark says of queues: how many have entries, and the sum of their numbers."""
     return sum(map(bool, counts)), sum(counts)
 
 
@@ -284,7 +284,7 @@ class _Recovery:
         return EntryProof(queue_files, self._log, complete_below, parts.removed)
 
     def _counts_before(self, log_offset: int) -> dict[QueueKey, int]:
-        """Give each queue's next number behind the records before a log offset, by its files."""
+        """Return each queue's next number behind the records before a log offset, by its files."""
         extents = self._queues.extents.items()
         return {
             key: self._parts.queue_files.end_before(extent, log_offset) for key, extent in extents
@@ -398,7 +398,7 @@ class _Recovery:
     # --- The queues ---
 
     def _all_queues(self, replay: Replay, end: int) -> dict[QueueKey, Queue]:
-        """Give every queue that has files or was met in the log."""
+        """Return every queue that has files or was met in the log."""
         for key, number in self._queues.last_numbers.items():
             if key not in replay.lanes and number:
                 replay.begin(key, number)

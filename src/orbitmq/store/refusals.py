@@ -99,7 +99,7 @@ class Refusals:
         self._unsynced_since_s = since_s
 
     def unsynced_ms(self, now_s: float) -> int:
-        """Give how long the oldest unsynced byte has waited."""
+        """Return how long the oldest unsynced byte has waited."""
         since = self._unsynced_since_s
         return 0 if since is None else int((now_s - since) * 1000)
 

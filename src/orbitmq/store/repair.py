@@ -79,7 +79,7 @@ def _rebuild(
 
 
 def _as_written(files: Files, folder: Folder, options: StoreOptions) -> StoreOptions:
-    """Give the options with the shape that the folder's index files have."""
+    """Return the options with the shape that the folder's index files have."""
     paths = [folder.index / name for name in files.names(folder.index) if is_index_name(name)]
     shape = find_shape(files, paths, Shape(options.index_slot_count, options.index_entry_count))
     return msgspec.structs.replace(

@@ -123,7 +123,7 @@ class Replay:
         self._known[extent.topic, extent.queue_id] = next_offset
 
     def known(self, key: QueueKey) -> int | None:
-        """Give what `know` was told of a queue."""
+        """Return what `know` was told of a queue."""
         return None if self.is_full else self._known.get(key, 0)
 
     # --- One record ---
@@ -323,7 +323,7 @@ class Replay:
         lane.pending = bytearray()
 
     def _merged(self, lane: Lane) -> bytearray:
-        """Give the entries to write, compared with what is there."""
+        """Return the entries to write, compared with what is there."""
         merged = lane.pending
         position = 0
         for present in self._present(lane):

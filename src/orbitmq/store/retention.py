@@ -180,17 +180,17 @@ class Retention:
 
 
 def least_used(disks: Sequence[Disk]) -> Disk:
-    """Give the disk of which least is used."""
+    """Return the disk of which least is used."""
     return min(disks, key=lambda disk: used_ratio(disk.space))
 
 
 def used_ratio(space: Space) -> float:
-    """Give how much of a file system is used, 0 to 1; 0 when it has no size."""
+    """Return how much of a file system is used, 0 to 1; 0 when it has no size."""
     return 1 - space.free / space.total if space.total > 0 else 0.0
 
 
 def parse_hours(text: str) -> frozenset[int]:
-    """Give the hours of a `;`-separated list; raises SettingError for what is no hour."""
+    """Return the hours of a `;`-separated list; raises SettingError for what is no hour."""
     hours: set[int] = set()
     for part in text.split(";"):
         word = part.strip()

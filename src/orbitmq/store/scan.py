@@ -119,7 +119,7 @@ class LogFiles:
         return has_lost_sector(walked, file_start, self.read)
 
     def whole_at(self, log_offset: int) -> Walked | None:
-        """Give the whole record that begins here, if one does."""
+        """Return the whole record that begins here, if one does."""
         left = self.file_end(log_offset) - log_offset
         size = _needed(memoryview(self.read(log_offset, _PREFIX.size)), left)
         if size < RECORD_SIZE_MIN:
@@ -140,15 +140,15 @@ class LogFiles:
         return self.first_nonzero(log_offset, self.file_end(log_offset)) is None
 
     def path(self, log_offset: int) -> Path:
-        """Give the file that holds a log offset."""
+        """Return the file that holds a log offset."""
         return self.folders.path(log_offset - log_offset % self.file_size)
 
     def file_end(self, log_offset: int) -> int:
-        """Give the log offset at which the file of this one ends."""
+        """Return the log offset at which the file of this one ends."""
         return (log_offset // self.file_size + 1) * self.file_size
 
     def read(self, log_offset: int, size: int) -> bytes:
-        """Give bytes of one file, less where the file ends; zeros for what the disk cannot give."""
+        """Bytes of one file, less where the file ends; zeros for what the disk cannot give."""
         size = min(size, self.file_end(log_offset) - log_offset)
         path, position = self.path(log_offset), log_offset % self.file_size
         try:
@@ -172,7 +172,7 @@ class LogFiles:
             log_offset += piece
 
     def first_nonzero(self, log_offset: int, end: int) -> int | None:
-        """Give the offset of the first byte of [log_offset, end) in one file that is not zero."""
+        """Return the offset of the first byte of [log_offset, end) in one file that is not zero."""
         look_end = min(end, log_offset + ZEROS_ENOUGH) if self.is_killed_only else end
         for at, size in self._slices(log_offset, look_end):
             data = self.read(at, size)
@@ -182,7 +182,7 @@ class LogFiles:
         return None
 
     def last_nonzero(self, log_offset: int, end: int) -> int | None:
-        """Give the offset of the last byte of [log_offset, end) in one file that is not zero."""
+        """Return the offset of the last byte of [log_offset, end) in one file that is not zero."""
         if end == self._zeros.end:
             end = max(log_offset, self._zeros.start)
         for at, size in reversed(self._slices(log_offset, end)):
@@ -192,7 +192,7 @@ class LogFiles:
         return None
 
     def _slices(self, log_offset: int, end: int) -> list[tuple[int, int]]:
-        """Give log offset and size of what to read of [log_offset, end) in one file: no holes."""
+        """Return log offset and size of what to read of [log_offset, end) in one file: no holes."""
         base = log_offset - log_offset % self.file_size
         try:
             ranges = self._files.data_ranges(self.path(log_offset), log_offset - base)
@@ -206,7 +206,7 @@ class LogFiles:
 
 
 def walk_file(log: LogFiles, log_offset: int) -> Iterator[Walked]:
-    """Give the records from an offset on, back to back, in its file only."""
+    """Return the records from an offset on, back to back, in its file only."""
     file_end = log.file_end(log_offset)
     size = PIECE_SIZE
     while log_offset < file_end:
@@ -228,7 +228,7 @@ def walk_file(log: LogFiles, log_offset: int) -> Iterator[Walked]:
 
 
 def _needed(data: memoryview, left: int) -> int:
-    """Give the size that what begins here says it has, or 0 when it is no record."""
+    """Return the size that what begins here says it has, or 0 when it is no record."""
     if len(data) < _PREFIX.size:
         return 0
     size, magic = _PREFIX.unpack_from(data)
@@ -281,7 +281,7 @@ class Scan:
         """Where, behind the end, the first record lies that is not kept."""
 
     def walk(self) -> Iterator[Walked | Gap]:
-        """Give records and gaps in order."""
+        """Return records and gaps in order."""
         log = self._log
         while True:
             offset = self.end_offset
@@ -303,7 +303,7 @@ class Scan:
             self.end_offset = gap.end
 
     def _gap(self, offset: int) -> Gap | None:
-        """Give the damage that begins here, or None when the log ends here."""
+        """Return the damage that begins here, or None when the log ends here."""
         following = self._following(offset)
         if offset < self._floor:
             return Gap(offset, min(following, self._floor) if following else self._floor)
@@ -315,7 +315,7 @@ class Scan:
         return Gap(offset, following)
 
     def _following(self, offset: int) -> int | None:
-        """Give where, behind bytes that are no record, the log goes on, in this file or a later."""
+        """Where, behind bytes that are no record, the log goes on, in this file or a later."""
         log = self._log
         number = offset // log.file_size
         if number in self._numbers:
@@ -343,7 +343,7 @@ class Scan:
 def find_record(
     log: LogFiles, log_offset: int, is_refuted: Refute = _nothing_refuted
 ) -> int | None:
-    """Give the offset of the first whole record from here on in this file."""
+    """Return the offset of the first whole record from here on in this file."""
 
     def is_none(walked: Walked) -> bool:
         is_first = walked.log_offset % log.file_size == 0  # there is no outer one
@@ -371,7 +371,7 @@ def next_record(
     file_offset: int,
     is_none: Refute = _nothing_refuted,
 ) -> int | None:
-    """Give the position of the first whole record from `position` on, or None.
+    """Return the position of the first whole record from `position` on, or None.
 
     `file_offset` is the log offset of view[0]; what `is_none` says of a record counts.
     """
@@ -385,7 +385,7 @@ def next_record(
 
 
 def _magic_positions(view: memoryview, position: int) -> Iterator[int]:
-    """Give where records could begin by their magic, from slices that overlap by a magic."""
+    """Return where records could begin by their magic, from slices that overlap by a magic."""
     first = position + 4
     while first + 4 <= len(view):
         data = bytes(view[first : first + SLICE_SIZE + 3])
@@ -433,7 +433,7 @@ class _Sums:
         self._sums = [0]
 
     def of(self, start: int, end: int) -> int:
-        """Give the CRC of [start, end)."""
+        """Return the CRC of [start, end)."""
         return self._up_to(end) ^ _behind_zeros(self._up_to(start), end - start)
 
     def _up_to(self, end: int) -> int:
@@ -445,7 +445,7 @@ class _Sums:
 
 
 def _behind_zeros(value: int, count: int) -> int:
-    """Give what a CRC register becomes by `count` zero bytes."""
+    """Return what a CRC register becomes by `count` zero bytes."""
     for bit in range(count.bit_length()):
         if count >> bit & 1:
             value = _mapped(_zeros_map(bit), value)
@@ -454,7 +454,7 @@ def _behind_zeros(value: int, count: int) -> int:
 
 @cache
 def _zeros_map(bit: int) -> list[int]:
-    """Give what 2 ** bit zero bytes make of each single bit of the register: it is linear."""
+    """Return what 2 ** bit zero bytes make of each single bit of the register: it is linear."""
     if bit == 0:
         return [crc32(b"\0", (1 << place) ^ _ONES) ^ _ONES for place in range(32)]
     half = _zeros_map(bit - 1)

@@ -55,6 +55,6 @@ class StoreStats:
         self.put_counts[bisect_left(PUT_STEPS_MS, took_ms)] += count
 
     def put_times(self) -> str:
-        """Give the distribution of put times as the original's runtime info prints it."""
+        """Return the distribution of put times as the original's runtime info prints it."""
         pairs = zip(PUT_STEP_NAMES, self.put_counts, strict=True)
         return "".join(f"{name}:{count} " for name, count in pairs)

@@ -51,7 +51,7 @@ AROUND_BODY_MAX = 65_536 + BLANK_SIZE
 
 
 def largest_body(log_file_size: int) -> int:
-    """Give the largest body whose record surely fits a log file: records never span files."""
+    """Return the largest body whose record surely fits a log file: records never span files."""
     return log_file_size - AROUND_BODY_MAX
 
 
@@ -118,7 +118,7 @@ class Store:
     # --- What is there ---
 
     def queue(self, topic: str, queue_id: int, made: Queue | None = None) -> Queue:
-        """Give the queue, empty when nothing was ever in it; `made` is such a one of its own."""
+        """Return the queue, empty when nothing was ever in it; `made` is such a one of its own."""
         key = (topic, queue_id)
         queue = self._queues.get(key)
         if queue is None:
@@ -126,7 +126,7 @@ class Store:
         return queue
 
     def find_queue(self, topic: str, queue_id: int) -> Queue | None:
-        """Give the queue if anything was ever in it or it was asked for."""
+        """Return the queue if anything was ever in it or it was asked for."""
         return self._queues.get((topic, queue_id))
 
     def queue_counts(self) -> dict[str, int]:
@@ -137,7 +137,7 @@ class Store:
         return counts
 
     def follower(self, name: str) -> Follower:
-        """Give the follower of this name, standing where it stood when it was last saved."""
+        """Return the follower of this name, standing where it stood when it was last saved."""
         return self._followers.attach(name, self.first_offset, self.tail.visible_offset)
 
     @property
@@ -188,14 +188,14 @@ class Store:
         return self.tail.written_offset - self._marked_offset
 
     def lookup(self, query: KeyQuery) -> Callable[[], list[int]]:
-        """Give the function, for a thread, that finds messages by key: log offsets, newest first.
+        """Return the function, for a thread, that finds messages by key: log offsets, newest first.
 
         Others may have the same hash: whoever reads the records compares the keys.
         """
         return prepare_lookup(self._opened.index, query, self.tail.visible_offset)
 
     def index_state(self) -> IndexState:
-        """Give how far the key index has come."""
+        """Return how far the key index has come."""
         return self._opened.index.filed_state()
 
     def drain_index(self) -> bool:
@@ -205,7 +205,7 @@ class Store:
     # --- Writing ---
 
     def write_staged(self) -> set[Queue]:
-        """Write everything staged with one positioned write and give the queues that grew.
+        """Write everything staged with one positioned write and return the queues that grew.
 
         With synchronous flush they grow when the sync is done: see `finish_sync`. Raises StoreError
         when the disk refuses or a sync has failed; then nothing of this turn was stored.
@@ -224,7 +224,7 @@ class Store:
         return self._note_written(written, size, begin_s)
 
     def append_raw(self, log_offset: int, data: bytes) -> set[Queue]:
-        """Write bytes of another broker's log at the end of this one; give the queues that grew.
+        """Write bytes of another broker's log at the end of this one; return the queues that grew.
 
         A record may come in pieces: it is written when its last byte has come. Raises StoreError
         when `log_offset` is not `raw_offset`, when the bytes are no records or the disk refuses;
@@ -277,7 +277,7 @@ class Store:
         return len(data)
 
     def _note_written(self, written: Written, size: int, begin_s: float) -> set[Queue]:
-        """Move the ends on; give the queues that grew."""
+        """Move the ends on; return the queues that grew."""
         tail, hot_bytes = self.tail, self._options.hot_bytes
         tail.written_offset = tail.end_offset
         self._publisher.add(written)
@@ -320,7 +320,7 @@ class Store:
     # --- Syncing the log ---
 
     def begin_sync(self, least_pages: int = 0) -> LogSync | None:
-        """Give the job that syncs the log, or None: nothing to do, one is under way, or halted.
+        """Return the job that syncs the log, or None: nothing to do, one is under way, or halted.
 
         With `least_pages` fewer dirty pages are left for later.
         """
@@ -331,7 +331,7 @@ class Store:
         return self._sync_job
 
     def finish_sync(self, job: LogSync) -> set[Queue]:
-        """Take in the outcome of a sync; give the queues that grew by it.
+        """Take in the outcome of a sync; return the queues that grew by it.
 
         Raises its error after halting the store: nothing is durable on the word of a later sync.
         """
@@ -364,7 +364,7 @@ class Store:
     # --- Writing behind ---
 
     def begin_flush(self, *, is_thorough: bool) -> FlushJob | None:
-        """Give the job that writes queue and index entries; None: one is under way, or halted.
+        """Return the job that writes queue and index entries; None: one is under way, or halted.
 
         A thorough one may run only when `durable_offset` has reached its `mark.log_offset`. What
         `drain_index` has left is filed here, however long it takes: call that one before.
@@ -435,7 +435,7 @@ class Store:
         return not self.removals.is_over
 
     def begin_removal(self) -> RemovalJob | None:
-        """Give the job that removes topics' files; None: none is due, or a flush is under way."""
+        """Return the job that removes topics' files; None: none is due, or a flush is under way."""
         is_free = self._flush_job is None and not self.is_halted
         return self.removals.begin(self.first_offset) if is_free else None
 
@@ -448,7 +448,7 @@ class Store:
     # --- Making the next log file ---
 
     def begin_reserve(self) -> int | None:
-        """Give the number of the log file to make ahead, or None when none is due."""
+        """Return the number of the log file to make ahead, or None when none is due."""
         return None if self.is_halted else self._log.number_to_reserve()
 
     def reserve(self, number: int) -> None:

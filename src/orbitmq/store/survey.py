@@ -107,7 +107,7 @@ def _remove(files: Files, log_folders: LogFolders, path: Path) -> None:
 def _log_file_size(
     files: Files, log_folders: LogFolders, sizes: dict[Path, int], options: StoreOptions
 ) -> int:
-    """Give the size that explains most files: it is theirs and divides their names."""
+    """Return the size that explains most files: it is theirs and divides their names."""
     setting = options.log_file_size
     counts = Counter(
         size
@@ -172,7 +172,7 @@ def _is_credible(files: Files, log_folders: LogFolders, sizes: dict[Path, int], 
 
 
 def _scanned(log: LogFiles) -> tuple[Scan, int]:
-    """Read a lone file, past damage; give the walk, and where its last record ends."""
+    """Read a lone file, past damage; return the walk, and where its last record ends."""
     scan = Scan(log, log.first_offset, log.first_offset, is_prefix_only=False)
     last_end = log.first_offset
     for item in scan.walk():
@@ -246,7 +246,7 @@ def refuse_missing(log_folders: LogFolders, found: Survey, checkpoint: Checkpoin
 
 
 def _holding_count(log_folders: LogFolders) -> int:
-    """Give how many folders have files of the log."""
+    """Return how many folders have files of the log."""
     return len({log_folders.path(start).parent for start in log_folders.starts()})
 
 

@@ -69,7 +69,7 @@ class _RemovedTable(msgspec.Struct, frozen=True, kw_only=True):
 def find_removed(
     files: Files, folder: Folder, checkpoint: Checkpoint | None, *, is_clean: bool
 ) -> Removed:
-    """Give what is known of removed topics when a folder is opened."""
+    """Return what is known of removed topics when a folder is opened."""
     if checkpoint is not None and (checkpoint.written or checkpoint.synced):
         return Removed(read_notes(files, folder, checkpoint))
     topics = read_topics(files, folder) if is_clean else set()
@@ -86,7 +86,7 @@ def _has_files(files: Files, folder: Folder, topic: str) -> bool:
 
 
 def read_notes(files: Files, folder: Folder, checkpoint: Checkpoint | None) -> Notes:
-    """Give the notes that count; a file that cannot be read is as good as none."""
+    """Return the notes that count; a file that cannot be read is as good as none."""
     if checkpoint is None or not (checkpoint.written or checkpoint.synced):
         return {}
     try:
@@ -104,7 +104,7 @@ def save_notes(files: Files, path: Path, notes: Notes) -> None:
 
 
 def still_needed(notes: Notes, first_offset: int, end_offset: int) -> Notes:
-    """Give the notes about records that the log has, none behind its end (rule 4)."""
+    """Return the notes about records that the log has, none behind its end (rule 4)."""
     return {
         topic: min(offset, end_offset)
         for topic, offset in notes.items()
@@ -163,7 +163,7 @@ class RemovalJob:
 
 
 def _without(checkpoint: Checkpoint, queue_files: QueueFiles, extents: list[Extent]) -> Checkpoint:
-    """Give a checkpoint whose marks know nothing of some queues."""
+    """Return a checkpoint whose marks know nothing of some queues."""
 
     def lowered(mark: Mark | None) -> Mark | None:
         if mark is None:
@@ -196,7 +196,7 @@ class OldLives:
                 self._extents.append(extents.pop(key))
 
     def counts_before(self, log_offset: int) -> list[int]:
-        """Give each queue's next number behind the records before a log offset."""
+        """Return each queue's next number behind the records before a log offset."""
         return [self._queue_files.end_before(extent, log_offset) for extent in self._extents]
 
     def remove(self, checkpoint: Checkpoint | None) -> None:
@@ -233,7 +233,7 @@ class TopicRemovals:
         return not self._due and self._job is None and not self._is_lowered
 
     def end_of(self, topic: str) -> int:
-        """Give where the log ended when a topic was removed; 0 when nobody knows of that."""
+        """Return where the log ended when a topic was removed; 0 when nobody knows of that."""
         return self._notes.get(topic, 0)
 
     def note(self, topics: Iterable[str], end_offset: int) -> None:
@@ -250,7 +250,7 @@ class TopicRemovals:
                 self._is_lowered = True
 
     def begin(self, first_offset: int) -> RemovalJob | None:
-        """Give the job that is due, or None: nothing is, or one is running."""
+        """Return the job that is due, or None: nothing is, or one is running."""
         if self._is_running or self.is_over:
             return None
         if self._job is None:

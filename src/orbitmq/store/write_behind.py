@@ -32,7 +32,7 @@ class WriteBehind:
         self.entry_bytes += count * ENTRY_SIZE
 
     def runs(self) -> list[Run]:
-        """Give the entries to write."""
+        """Return the entries to write."""
         return [_run(queue) for queue in self._unwritten]
 
     def written(self, runs: Iterable[Run]) -> None:

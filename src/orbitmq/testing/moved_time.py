@@ -40,7 +40,7 @@ class MovableClock:
         return self._machine.monotonic_s()
 
     def file_stamp(self, wall_ms: int) -> int:
-        """Give local time as the number yyyyMMddHHmmssSSS."""
+        """Return local time as the number yyyyMMddHHmmssSSS."""
         return self._machine.file_stamp(wall_ms)
 
     def advance(self, seconds: float) -> None:
@@ -54,7 +54,7 @@ class MovableClock:
         self._jumps.append((self._machine.wall_ms(), ahead_ms))
 
     def moved_ms(self, machine_ms: int) -> int:
-        """Give what this clock said when the machine's said `machine_ms`."""
+        """Return what this clock said when the machine's said `machine_ms`."""
         place = bisect_right(self._jumps, machine_ms, key=lambda jump: jump[0])
         return machine_ms + (self._jumps[place - 1][1] if place else 0)
 
@@ -66,6 +66,6 @@ class MovedFiles(SystemFiles):
         self._clock = clock
 
     def modified_ms(self, path: Path) -> int | None:
-        """Give when a file was written last, by the moved clock; None when there is none."""
+        """Return when a file was written last, by the moved clock; None when there is none."""
         machine_ms = super().modified_ms(path)
         return None if machine_ms is None else self._clock.moved_ms(machine_ms)

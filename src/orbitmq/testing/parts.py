@@ -189,7 +189,7 @@ class Parts:
         await self._running.deliver_due()
 
     async def delayed_count(self) -> int:
-        """Give how many delayed messages wait."""
+        """Return how many delayed messages wait."""
         return self._running.delayed_count
 
     async def wait_for_delayed(self, count: int, timeout_s: float) -> None:

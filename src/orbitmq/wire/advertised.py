@@ -45,7 +45,7 @@ class Entry(NamedTuple):
     address: str
 
     def __str__(self) -> str:
-        """Give it as it is written."""
+        """Return it as it is written."""
         return f"{FROM_MARK if self.is_of_client else ''}{self.network}={self.address}"
 
 
@@ -55,11 +55,11 @@ class Advertised(NamedTuple):
     entries: tuple[Entry, ...]
 
     def __str__(self) -> str:
-        """Give them as they travel."""
+        """Return them as they travel."""
         return ",".join(map(str, self.entries))
 
     def address_for(self, reached: Reached) -> str | None:
-        """Give the address for a client, or None when no entry holds."""
+        """Return the address for a client, or None when no entry holds."""
         local, client = _ip(reached.local_ip), _ip(reached.client_ip)
         for entry in self.entries:
             ip = client if entry.is_of_client else local
@@ -69,7 +69,7 @@ class Advertised(NamedTuple):
 
 
 def read_advertised(text: str, port: int | None = None) -> Advertised | None:
-    """Give the addresses that a text names, None for an empty one; raises SettingError.
+    """Return the addresses that a text names, None for an empty one; raises SettingError.
 
     `port` is for addresses without one; without it each must have its own.
     """
@@ -95,7 +95,7 @@ def _entry(word: str, port: int | None) -> Entry:
 
 
 def _address(word: str, address: str, port: int | None) -> str:
-    """Give `host:port`, an IPv6 address in brackets."""
+    """Return `host:port`, an IPv6 address in brackets."""
     host, port_text = address, ""
     if address.startswith("["):
         host, bracket, rest = address[1:].partition("]")
@@ -130,7 +130,7 @@ def _bad(word: str, cause: str) -> SettingError:
 
 
 def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Give an address; IPv4 in IPv6 clothes as IPv4."""
+    """Return an address; IPv4 in IPv6 clothes as IPv4."""
     try:
         ip = ipaddress.ip_address(text)
     except ValueError:

@@ -46,12 +46,12 @@ class Batch(NamedTuple):
     flags: list[int]
 
     def messages(self) -> Iterator[BatchMessage]:
-        """Give them one by one."""
+        """Yield them one by one."""
         return map(BatchMessage, self.bodies, self.properties, self.flags)
 
 
 def encode_batch(messages: Iterable[BatchMessage]) -> bytes:
-    """Give the body of a batch; raises LocalProtocolError when it cannot be one."""
+    """Return the body of a batch; raises LocalProtocolError when it cannot be one."""
     parts: list[bytes] = []
     for body, properties, flag in messages:
         if len(properties) > PROPERTIES_SIZE_MAX:
@@ -72,7 +72,7 @@ def encode_batch(messages: Iterable[BatchMessage]) -> bytes:
 
 
 def decode_batch(data: bytes, count_max: int | None = None) -> Batch:
-    """Give the messages of a batch body; raises RemoteProtocolError when one is torn.
+    """Return the messages of a batch body; raises RemoteProtocolError when one is torn.
 
     Soon above `count_max` reading ends, and what was read is given: more than that. A batch has
     thousands of messages: an object for each would cost as much as all else.
@@ -160,7 +160,7 @@ def _take_alike(data: bytes, start: int, batch: Batch, count_max: int | None) ->
 
 
 def _count_alike(data: bytes, start: int, sizes: tuple[int, int], count: int) -> int:
-    """Give how many messages from `start` on have these sizes, at most `count`."""
+    """Return how many messages from `start` on have these sizes, at most `count`."""
     body_size, properties_size = sizes
     size = MESSAGE_SIZE_MIN + body_size + properties_size
     body_end = _HEAD.size + body_size
@@ -179,5 +179,5 @@ def _count_alike(data: bytes, start: int, sizes: tuple[int, int], count: int) ->
 
 @lru_cache(maxsize=1_024)
 def _row(body_size: int, properties_size: int) -> struct.Struct:
-    """Give how a message of these sizes is cut: flag, body, properties."""
+    """Return how a message of these sizes is cut: flag, body, properties."""
     return struct.Struct(f">12xi4x{body_size}s2x{properties_size}s")

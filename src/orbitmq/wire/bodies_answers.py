@@ -24,7 +24,7 @@ class _OffsetTable(msgspec.Struct, rename="camel", frozen=True):
 
 
 def by_queue(table: dict[str, T]) -> dict[MessageQueue, T]:
-    """Give a map whose keys are texts of queues as a map by queue."""
+    """Return a map whose keys are texts of queues as a map by queue."""
     return {read_queue_key(key): value for key, value in table.items()}
 
 

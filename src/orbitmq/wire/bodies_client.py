@@ -36,7 +36,7 @@ class MessageQueue(_Body, frozen=True, order=True):
 
 
 def read_queue_key(key: str) -> MessageQueue:
-    """Give the queue that was the key of a map; `fastjson` leaves it as the text of an object."""
+    """Return the queue that was the key of a map; `fastjson` leaves it as the text of an object."""
     return read_request(key.encode(), MessageQueue)
 
 

@@ -193,7 +193,7 @@ _SIZE = struct.Struct(">i")
 
 
 def body_crc32(body: bytes) -> int:
-    """Give what `RegisterBroker.body_crc32` must be for this body, as sent."""
+    """Return what `RegisterBroker.body_crc32` must be for this body, as sent."""
     return zlib.crc32(body) & 0x7FFF_FFFF
 
 
@@ -210,7 +210,7 @@ def read_register_body(body: bytes, *, compressed: bool) -> RegisterBrokerBody:
 
 
 def write_register_body(body: RegisterBrokerBody, *, compressed: bool) -> bytes:
-    """Give the body of 103. The compressed form carries neither `order` nor `topic_sys_flag`."""
+    """Return the body of 103. The compressed form carries neither `order` nor `topic_sys_flag`."""
     if not compressed:
         return write_json(body, standard=False)
     topics = body.topics

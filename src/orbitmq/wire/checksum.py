@@ -8,5 +8,5 @@ import zlib
 
 
 def crc32(data: bytes | bytearray | memoryview) -> int:
-    """Give the CRC-32 of `data` in 31 bits; 0 for no data."""
+    """Return the CRC-32 of `data` in 31 bits; 0 for no data."""
     return zlib.crc32(data) & 0x7FFFFFFF

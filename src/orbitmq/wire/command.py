@@ -71,7 +71,7 @@ def reply_to(
     fields: dict[str, str] | None = None,
     body: bytes = b"",
 ) -> Command:
-    """Give the response to `request`, with its opaque and its serialization."""
+    """Return the response to `request`, with its opaque and its serialization."""
     return Command(
         code=int(code),
         opaque=request.opaque,
@@ -95,7 +95,7 @@ def decode_command(frame: Frame, header_size_max: int = HEADER_SIZE_MAX) -> Comm
 
 
 def encode_command(command: Command) -> bytes:
-    """Give the whole frame of a command in its serialization."""
+    """Return the whole frame of a command in its serialization."""
     encode = _encode_json if command.serialization == JSON else _encode_binary
     return encode_frame(command.serialization, encode(command), command.body)
 

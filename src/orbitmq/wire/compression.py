@@ -29,7 +29,7 @@ raised it."""
 def compress(
     body: bytes, kind: Compression = Compression.ZLIB, level: int = COMPRESSION_LEVEL
 ) -> bytes:
-    """Give `body` compressed by `kind`."""
+    """Return `body` compressed by `kind`."""
     if not 0 <= level <= 9:
         raise LocalProtocolError(f"compression level {level}, allowed are 0 to 9")
     if kind is Compression.ZLIB:
@@ -41,7 +41,7 @@ def compress(
 
 
 def decompress(body: bytes, kind: Compression, size_max: int = PLAIN_SIZE_MAX) -> bytes:
-    """Give `body` as it was before it was compressed by `kind`.
+    """Return `body` as it was before it was compressed by `kind`.
 
     Raises RemoteProtocolError when it is damaged or would be larger than `size_max`.
     """
@@ -57,7 +57,7 @@ def decompress(body: bytes, kind: Compression, size_max: int = PLAIN_SIZE_MAX) -
 
 
 def plain_body(body: bytes, sys_flag: int, size_max: int = PLAIN_SIZE_MAX) -> bytes:
-    """Give the body of a message as its producer saw it, decompressed if `sys_flag` says so."""
+    """Return the body of a message as its producer saw it, decompressed if `sys_flag` says so."""
     if not is_compressed(sys_flag):
         return body
     return decompress(body, compression_of(sys_flag), size_max)

@@ -34,12 +34,12 @@ CACHED_TAG_CHARS_MAX = 255
 
 @lru_cache(maxsize=4096)
 def short_tag_code(tag: str) -> int:
-    """Give the code of a tag of at most CACHED_TAG_CHARS_MAX characters, remembered."""
+    """Return the code of a tag of at most CACHED_TAG_CHARS_MAX characters, remembered."""
     return string_hash(tag)
 
 
 def tag_code(tag: str) -> int:
-    """Give the code of a tag as queue entries hold it; 0 for no tag."""
+    """Return the code of a tag as queue entries hold it; 0 for no tag."""
     return short_tag_code(tag) if len(tag) <= CACHED_TAG_CHARS_MAX else string_hash(tag)
 
 
@@ -51,7 +51,7 @@ class TagFilter(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, expression: str | None) -> "TagFilter":
-        """Give the filter of a tag expression.
+        """Return the filter of a tag expression.
 
         Raises RemoteProtocolError for a list without any tag: the original lets nothing through
         then, which nobody can want.
@@ -88,7 +88,7 @@ def _too_much(what: str, limit: int) -> RemoteProtocolError:
 
 
 def complete_subscription(subscription: SubscriptionData) -> SubscriptionData:
-    """Give a subscription whose tags and codes are those of its expression.
+    """Return a subscription whose tags and codes are those of its expression.
 
     What the client says of them does not count (see bodies_client.py). Raises RemoteProtocolError
     as `TagFilter.parse` does.

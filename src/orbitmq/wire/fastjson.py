@@ -38,14 +38,14 @@ T = TypeVar("T")
 
 
 def read_request(data: bytes, body_type: type[T]) -> T:
-    """Give a request's body as `read_json` does, within limits that hold up nobody else."""
+    """Return a request's body as `read_json` does, within limits that hold up nobody else."""
     if len(data) > REQUEST_BYTES_MAX:
         raise _refusal(f"{len(data)} bytes, limit {REQUEST_BYTES_MAX}")
     return read_json(data, body_type, REQUEST_TOKENS_MAX)
 
 
 def read_json(data: bytes, body_type: type[T], token_count_max: int | None = None) -> T:
-    """Give a body as a value of `body_type`; raises RemoteProtocolError when it is not one."""
+    """Return a body as a value of `body_type`; raises RemoteProtocolError when it is not one."""
     try:
         value: T = _decoder(body_type).decode(data)
         return value
@@ -62,7 +62,7 @@ _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
 def _decoder(body_type: Any) -> msgspec.json.Decoder[Any]:
-    """Give the decoder of a type, made once; there are as many as types in the source."""
+    """Return the decoder of a type, made once; there are as many as types in the source."""
     if body_type not in _decoders:
         _decoders[body_type] = msgspec.json.Decoder(body_type, strict=False)
     return _decoders[body_type]
@@ -206,7 +206,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def write_json(value: object, *, standard: bool) -> bytes:
-    """Give a value as a body; with `standard`, integer keys are quoted."""
+    """Return a value as a body; with `standard`, integer keys are quoted."""
     parts: list[bytes] = []
     _write(value, parts, standard=standard)
     return b"".join(parts)
@@ -254,6 +254,6 @@ def _write_key(key: object, *, standard: bool) -> bytes:
 
 @cache
 def _sorted_members(struct: type[msgspec.Struct]) -> tuple[tuple[bytes, str], ...]:
-    """Give the members in the order of their wire names: name as written, attribute."""
+    """Return the members in the order of their wire names: name as written, attribute."""
     pairs = zip(struct.__struct_encode_fields__, struct.__struct_fields__, strict=True)
     return tuple((_encode(wire_name) + b":", name) for wire_name, name in sorted(pairs))

@@ -35,7 +35,7 @@ H = TypeVar("H", bound=Header)
 
 
 def read_header(header_type: type[H], fields: dict[str, str]) -> H:
-    """Give `fields` as a typed header; raises RemoteProtocolError that names the wrong field."""
+    """Return `fields` as a typed header; raises RemoteProtocolError that names the wrong field."""
     try:
         return msgspec.convert(fields, header_type, strict=False)
     except msgspec.ValidationError:
@@ -47,7 +47,7 @@ def read_header(header_type: type[H], fields: dict[str, str]) -> H:
 
 
 def write_header(header: Header) -> dict[str, str]:
-    """Give a typed header as text fields; what is None is left out."""
+    """Return a typed header as text fields; what is None is left out."""
     values = msgspec.to_builtins(header)
     return {name: _text(value) for name, value in values.items() if value is not None}
 
@@ -83,7 +83,7 @@ def _mend(header_type: type[Header], fields: dict[str, str]) -> dict[str, str]:
 
 @cache
 def _kinds(header_type: type[Header]) -> dict[str, type]:
-    """Give the wire names of the header's numbers and booleans, with which of the two each is."""
+    """Return the wire names of the header's numbers and booleans, with which of the two each is."""
     kinds: dict[str, type] = {}
     info = inspect.type_info(header_type)
     if not isinstance(info, inspect.StructType):

@@ -54,7 +54,7 @@ def frame_size(
     frame_size_max: int = FRAME_SIZE_MAX,
     header_size_max: int = FRAME_SIZE_MAX,
 ) -> int:
-    """Give the whole size of the frame whose first eight bytes are at `start`.
+    """Return the whole size of the frame whose first eight bytes are at `start`.
 
     Raises RemoteProtocolError when these bytes cannot begin a frame.
     """
@@ -75,7 +75,7 @@ def frame_size(
 
 
 def cut_frame(data: bytes, start: int, frame_size_max: int = FRAME_SIZE_MAX) -> Frame | None:
-    """Give the frame that starts at `start` of `data`, or None while it is not all there."""
+    """Return the frame that starts at `start` of `data`, or None while it is not all there."""
     if len(data) - start < PREFIX_SIZE:
         return None
     end = start + frame_size(data, start, frame_size_max)
@@ -86,7 +86,7 @@ def cut_frame(data: bytes, start: int, frame_size_max: int = FRAME_SIZE_MAX) -> 
 
 
 def encode_frame(serialization: int, header: bytes, body: bytes) -> bytes:
-    """Give the bytes of a frame; raises LocalProtocolError when it would pass the limit."""
+    """Return the bytes of a frame; raises LocalProtocolError when it would pass the limit."""
     length = 4 + len(header) + len(body)
     if length + 4 > FRAME_SIZE_MAX:
         raise LocalProtocolError(f"frame of {length + 4} bytes, limit {FRAME_SIZE_MAX}")
@@ -122,7 +122,7 @@ class FrameDecoder:
         """How many bytes of an unfinished frame are held."""
 
     def take(self, data: bytes) -> bytes:
-        """Give what is held followed by `data`, or nothing while there is nothing new to judge."""
+        """What is held followed by `data`, or nothing while there is nothing new to judge."""
         if not self._held:
             return data
         self._keep(data)
@@ -161,7 +161,7 @@ class FrameDecoder:
         self._keep(data[start:])
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Take one read and give the frames it completed, in order."""
+        """Take one read and return the frames it completed, in order."""
         data = self.take(data)
         frames: list[Frame] = []
         start = 0

@@ -45,7 +45,7 @@ _LETTER_OF = {name: letter for letter, name in _LETTERS.items()}
 
 
 def read_send(code: int, fields: dict[str, str]) -> SendMessage:
-    """Give the header of a send; raises RemoteProtocolError that names the wrong field."""
+    """Return the header of a send; raises RemoteProtocolError that names the wrong field."""
     if code in _LONG_NAMES:
         return read_header(SendMessage, fields)
     long_names = {name: fields[letter] for letter, name in _LETTERS.items() if letter in fields}
@@ -53,7 +53,7 @@ def read_send(code: int, fields: dict[str, str]) -> SendMessage:
 
 
 def write_send(code: int, header: SendMessage) -> dict[str, str]:
-    """Give the fields of a send in the spelling of its code."""
+    """Return the fields of a send in the spelling of its code."""
     fields = write_header(header)
     if code in _LONG_NAMES:
         return fields

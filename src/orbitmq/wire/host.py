@@ -28,13 +28,13 @@ class Host(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        """Give `ip:port`, an IPv6 address in brackets."""
+        """Return `ip:port`, an IPv6 address in brackets."""
         return f"[{self.ip}]:{self.port}" if ":" in self.ip else f"{self.ip}:{self.port}"
 
 
 @lru_cache(maxsize=1024)
 def pack_ip(ip: str) -> bytes:
-    """Give an address as 4 or 16 bytes; raises LocalProtocolError when the text is none."""
+    """Return an address as 4 or 16 bytes; raises LocalProtocolError when the text is none."""
     try:
         return ipaddress.ip_address(ip).packed
     except ValueError:
@@ -45,10 +45,10 @@ def pack_ip(ip: str) -> bytes:
 
 @lru_cache(maxsize=1024)
 def unpack_ip(packed: bytes) -> str:
-    """Give 4 or 16 bytes as address text."""
+    """Return 4 or 16 bytes as address text."""
     return str(ipaddress.ip_address(packed))
 
 
 def pack_host(host: Host) -> bytes:
-    """Give address and port as a record holds them: 4 or 16 bytes and a 32-bit port."""
+    """Return address and port as a record holds them: 4 or 16 bytes and a 32-bit port."""
     return pack_ip(host.ip) + host.port.to_bytes(4, "big")

@@ -21,7 +21,7 @@ INT_MIN = -(2**31)
 
 
 def string_hash(text: str) -> int:
-    """Give `String.hashCode()` of `text`.
+    """Return `String.hashCode()` of `text`.
 
     >>> string_hash("TagA"), string_hash("Aa") == string_hash("BB")
     (2598919, True)
@@ -42,7 +42,7 @@ def string_hash(text: str) -> int:
 
 
 def index_hash(text: str) -> int:
-    """Give the hash under which the key index files `text`: the absolute value.
+    """Return the hash under which the key index files `text`: the absolute value.
 
     The absolute value of -2^31 does not fit Java's int; the original files such keys under 0.
     """

@@ -55,7 +55,7 @@ def light_fault(name: str) -> str | None:
 
 
 def split_names(value: str) -> list[str]:
-    """Give the names in INNER_MULTI_DISPATCH; commas at its end do not count, as in Java."""
+    """Return the names in INNER_MULTI_DISPATCH; commas at its end do not count, as in Java."""
     return value.rstrip(_SEPARATOR).split(_SEPARATOR)
 
 
@@ -72,12 +72,12 @@ def names_fault(names: Sequence[str]) -> str | None:
 
 
 def numbers_text(numbers: Sequence[int]) -> str:
-    """Give the value of INNER_MULTI_QUEUE_OFFSET."""
+    """Return the value of INNER_MULTI_QUEUE_OFFSET."""
     return _SEPARATOR.join(map(str, numbers))
 
 
 def light_places(properties: bytes) -> list[tuple[str, int]]:
-    """Give the light queues that a stored record is in, with its number in each.
+    """Return the light queues that a stored record is in, with its number in each.
 
     Of a name that stands there twice the first counts, as in the original.
 

@@ -46,7 +46,7 @@ class UniqueId(NamedTuple):
 
 
 def encode_offset_id(host: Host, log_offset: int) -> str:
-    """Give the offset message id.
+    """Return the offset message id.
 
     >>> encode_offset_id(Host("127.0.0.1", 10911), 0)
     '7F00000100002A9F0000000000000000'
@@ -57,7 +57,7 @@ def encode_offset_id(host: Host, log_offset: int) -> str:
 
 
 def decode_offset_id(text: str) -> OffsetId:
-    """Give what an offset message id says; raises RemoteProtocolError when it is none."""
+    """Return what an offset message id says; raises RemoteProtocolError when it is none."""
     packed, ip_size = _unhex(text, _PLACE.size)
     port, log_offset = _PLACE.unpack_from(packed, ip_size)
     if port > _PORT_MAX or log_offset > _OFFSET_MAX:
@@ -66,7 +66,7 @@ def decode_offset_id(text: str) -> OffsetId:
 
 
 def encode_unique_id(unique_id: UniqueId) -> str:
-    """Give a unique id in the Java layout; process id and counter keep their low 16 bits."""
+    """Return a unique id in the Java layout; process id and counter keep their low 16 bits."""
     ip, pid, salt, month_ms, counter = unique_id
     try:
         tail = _UNIQUE.pack(pid & 0xFFFF, salt & 0xFFFFFFFF, month_ms, counter & _COUNTER_MAX)
@@ -76,13 +76,13 @@ def encode_unique_id(unique_id: UniqueId) -> str:
 
 
 def decode_unique_id(text: str) -> UniqueId:
-    """Give what a unique id of the Java layout says; raises RemoteProtocolError for other text."""
+    """What a unique id of the Java layout says; raises RemoteProtocolError for other text."""
     packed, ip_size = _unhex(text, _UNIQUE.size)
     return UniqueId(unpack_ip(packed[:ip_size]), *_UNIQUE.unpack_from(packed, ip_size))
 
 
 def unique_id_born_ms(unique_id: UniqueId, now_ms: int, zone: tzinfo) -> int:
-    """Give when a unique id was made: in this month, or in the last if that would lie ahead."""
+    """Return when a unique id was made: in this month, or in the last if that would lie ahead."""
     start = _month_start(_as_time(now_ms, zone))
     born_ms = _as_ms(start) + unique_id.month_ms
     if born_ms <= now_ms:
@@ -104,7 +104,7 @@ class UniqueIds:
         self._next_start_ms = 0
 
     def next_id(self, now_ms: int) -> str:
-        """Give an id that no other call gives within 65,536 ids of one millisecond."""
+        """Return an id that no other call gives within 65,536 ids of one millisecond."""
         if now_ms != self._now_ms:
             self._enter(now_ms)
         return f"{self._begin}{next(self._counter) & _COUNTER_MAX:04X}"
@@ -135,7 +135,7 @@ def _month_start(time: datetime) -> datetime:
 
 
 def _unhex(text: str, tail_size: int) -> tuple[bytes, int]:
-    """Give the bytes of an id and how many of them are the address."""
+    """Return the bytes of an id and how many of them are the address."""
     sizes = {(size + tail_size) * 2: size for size in (V4_SIZE, V6_SIZE)}
     ip_size = sizes.get(len(text))
     if ip_size is None:

@@ -15,7 +15,7 @@ _BLOCK = struct.Struct("<QQ")
 
 
 def murmur3_first_half(data: bytes) -> int:
-    """Give the low 64 bits of the hash, unsigned.
+    """Return the low 64 bits of the hash, unsigned.
 
     >>> hex(murmur3_first_half(b"hello"))
     '0xcbd8a7b341bd9b02'

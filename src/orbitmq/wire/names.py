@@ -137,22 +137,22 @@ def _fault(kind: str, name: str, length_max: int) -> str | None:
 
 
 def retry_topic(group: str) -> str:
-    """Give the topic that holds what `group` could not consume yet."""
+    """Return the topic that holds what `group` could not consume yet."""
     return RETRY_PREFIX + group
 
 
 def dead_letter_topic(group: str) -> str:
-    """Give the topic that holds what `group` could not consume at all."""
+    """Return the topic that holds what `group` could not consume at all."""
     return DEAD_LETTER_PREFIX + group
 
 
 def pop_retry_topic(group: str, topic: str) -> str:
-    """Give the retry topic of one group and topic that pop uses."""
+    """Return the retry topic of one group and topic that pop uses."""
     return f"{RETRY_PREFIX}{group}_{topic}"
 
 
 def pop_retry_topic_v2(group: str, topic: str) -> str:
-    """Give the same as 5.2 and newer may write it; users cannot give a name with its `+`."""
+    """Return the same as 5.2 and newer may write it; users cannot give a name with its `+`."""
     return f"{RETRY_PREFIX}{group}+{topic}"
 
 
@@ -167,7 +167,7 @@ def is_dead_letter_topic(topic: str) -> bool:
 
 
 def retry_group(topic: str) -> str | None:
-    """Give the group whose retry or dead-letter topic this is, or None."""
+    """Return the group whose retry or dead-letter topic this is, or None."""
     prefix, rest = _split_prefix(topic)
     return rest if prefix else None
 
@@ -183,7 +183,7 @@ def _split_prefix(name: str) -> tuple[str, str]:
 
 
 def wrap_namespace(namespace: str, name: str) -> str:
-    """Give `name` inside `namespace`; what is inside already, or the system's, stays as it is.
+    """Return `name` inside `namespace`; what is inside already, or the system's, stays as it is.
 
     >>> wrap_namespace("shop", "%RETRY%group")
     '%RETRY%shop%group'
@@ -197,7 +197,7 @@ def wrap_namespace(namespace: str, name: str) -> str:
 
 
 def unwrap_namespace(namespace: str, name: str) -> str:
-    """Give `name` without `namespace`; a name outside of it stays as it is."""
+    """Return `name` without `namespace`; a name outside of it stays as it is."""
     prefix, rest = _split_prefix(name)
     wrapping = namespace + NAMESPACE_END
     if not namespace or _has_no_namespace(name) or not rest.startswith(wrapping):
@@ -206,7 +206,7 @@ def unwrap_namespace(namespace: str, name: str) -> str:
 
 
 def namespace_of(name: str) -> str:
-    """Give the namespace that `name` is in, or an empty text."""
+    """Return the namespace that `name` is in, or an empty text."""
     namespace, end, _ = _split_prefix(name)[1].partition(NAMESPACE_END)
     return namespace if end and not _has_no_namespace(name) else ""
 
@@ -229,17 +229,17 @@ def is_system_topic(name: str) -> bool:
 
 
 def reply_topic(cluster: str) -> str:
-    """Give the topic of replies to requests."""
+    """Return the topic of replies to requests."""
     return f"{cluster}_REPLY_TOPIC"
 
 
 def revive_topic(cluster: str) -> str:
-    """Give the topic in which pop keeps what it gave out."""
+    """Return the topic in which pop keeps what it gave out."""
     return f"{SYSTEM_TOPIC_PREFIX}REVIVE_LOG_{cluster}"
 
 
 def broker_topics(cluster: str, broker: str) -> frozenset[str]:
-    """Give the system topics that are named after a cluster and a broker."""
+    """Return the system topics that are named after a cluster and a broker."""
     return frozenset({cluster, broker, reply_topic(cluster)})
 
 

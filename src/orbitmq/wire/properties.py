@@ -179,7 +179,7 @@ def is_reserved(name: str) -> bool:
 
 
 def parse_properties(text: str | bytes) -> dict[str, str]:
-    """Give the properties in a properties string, the text of a header or the bytes of a record.
+    """Return the properties in a properties string, the text of a header or the bytes of a record.
 
     >>> parse_properties("KEYS\\x01k1 k2\\x02TAGS\\x01TagA")
     {'KEYS': 'k1 k2', 'TAGS': 'TagA'}
@@ -195,7 +195,7 @@ def parse_properties(text: str | bytes) -> dict[str, str]:
 
 
 def stored_property(stored: bytes, name: bytes) -> str:
-    """Give one property of a record without reading the others; an empty text when it has none.
+    """Return one property of a record without reading the others; an empty text when it has none.
 
     >>> stored_property(b"KEYS\\x01k1\\x02TAGS\\x01TagA", b"TAGS")
     'TagA'
@@ -211,7 +211,7 @@ def stored_property(stored: bytes, name: bytes) -> str:
 
 
 def format_properties(properties: Mapping[str, str], *, is_closed: bool = False) -> str:
-    """Give the properties string; `is_closed` adds the last 0x02.
+    """Return the properties string; `is_closed` adds the last 0x02.
 
     Raises LocalProtocolError for what a reader would drop or read as something else.
     """
@@ -224,7 +224,7 @@ def format_properties(properties: Mapping[str, str], *, is_closed: bool = False)
 
 
 def encode_properties(properties: Mapping[str, str], *, is_closed: bool = False) -> bytes:
-    """Give the properties string as a record holds it; checks its size as well."""
+    """Return the properties string as a record holds it; checks its size as well."""
     try:
         data = format_properties(properties, is_closed=is_closed).encode()
     except UnicodeEncodeError as error:
@@ -250,12 +250,12 @@ def _check_entry(name: str, value: str) -> None:
 
 
 def split_keys(value: str) -> list[str]:
-    """Give the index keys in the value of KEYS: words between single spaces."""
+    """Return the index keys in the value of KEYS: words between single spaces."""
     return [key for key in value.split(KEY_SEPARATOR) if key]
 
 
 def join_keys(keys: Iterable[str]) -> str:
-    """Give the value of KEYS; raises LocalProtocolError for a key that is empty or has a space."""
+    """The value of KEYS; raises LocalProtocolError for a key that is empty or has a space."""
     keys = list(keys)
     for key in keys:
         if not key or KEY_SEPARATOR in key:

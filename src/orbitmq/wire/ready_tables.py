@@ -41,7 +41,7 @@ class _Groups(msgspec.Struct, rename="camel", frozen=True):
 
 
 def write_row(name: str, value: msgspec.Struct) -> bytes:
-    """Give one row of a table: its name and its value, keys in order, None left out."""
+    """Return one row of a table: its name and its value, keys in order, None left out."""
     members = msgspec.to_builtins(value)
     row = {key: item for key in _sorted_keys(type(value)) if (item := members[key]) is not None}
     return _encode({name: row})[1:-1]  # without the table's braces
@@ -56,19 +56,19 @@ def _sorted_keys(kind: type[msgspec.Struct]) -> tuple[str, ...]:
 
 
 def write_topic_table(topics: TopicRows) -> bytes:
-    """Give the body of 21, which is the file of topics as well."""
+    """Return the body of 21, which is the file of topics as well."""
     return write_json(_topics(topics), standard=False)
 
 
 def write_topic_registration(topics: TopicRows) -> bytes:
-    """Give the body of 103 in its plain form, without filter servers."""
+    """Return the body of 103 in its plain form, without filter servers."""
     return write_json(_Registered([], _topics(topics)), standard=False)
 
 
 def write_group_table(
     data_version: DataVersion, rows: list[bytes], forbidden: dict[str, dict[str, int]]
 ) -> bytes:
-    """Give the body of 201, which is the file of groups as well."""
+    """Return the body of 201, which is the file of groups as well."""
     return write_json(_Groups(data_version, _joined(rows), forbidden or None), standard=False)
 
 

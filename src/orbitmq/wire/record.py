@@ -118,7 +118,7 @@ RECORD_SIZE_MIN = LAYOUTS[0].head.size + _TOPIC_SIZES[MAGIC_V1].size + _PROPERTI
 
 
 def layout_of(sys_flag: int) -> Layout:
-    """Give the layout that the host bits of `sys_flag` ask for."""
+    """Return the layout that the host bits of `sys_flag` ask for."""
     return LAYOUTS[(sys_flag & _HOST_BITS) >> _HOST_SHIFT]
 
 
@@ -158,7 +158,7 @@ def decode_record(
     is_crc_checked: bool = True,
     size_max: int = RECORD_SIZE_MAX,
 ) -> tuple[Record, int]:
-    """Give the record that begins at `start` of `data`, and its size.
+    """Return the record that begins at `start` of `data`, and its size.
 
     `base_offset` is the log offset of data[0]; it serves the error only. Raises CorruptRecord when
     there is no whole record, also for a blank one.
@@ -173,7 +173,7 @@ def decode_record(
 def scan_records(
     data: Bytes, *, base_offset: int = 0, is_crc_checked: bool = True
 ) -> Iterator[Record]:
-    """Give the records that lie back to back in `data`, up to its end or to a blank record.
+    """Return the records that lie back to back in `data`, up to its end or to a blank record.
 
     Raises CorruptRecord at the first that is not whole; those before it were given.
     """
@@ -290,12 +290,12 @@ def _tail(
 
 
 def log_offset_of(data: Bytes) -> int:
-    """Give where in the log a record says that it lies; nothing is checked."""
+    """Return where in the log a record says that it lies; nothing is checked."""
     return int(_LOG_OFFSET.unpack_from(data, _POSITIONS["log_offset"])[0])
 
 
 def properties_of(data: Bytes) -> bytes:
-    """Give the properties of one whole record as stored; nothing is checked.
+    """Return the properties of one whole record as stored; nothing is checked.
 
     For filters, which look at many records that were checked when they were written or read.
     """
@@ -314,7 +314,7 @@ def properties_of(data: Bytes) -> bytes:
 
 
 def encode_record(record: Record, *, size_max: int = RECORD_SIZE_MAX) -> bytes:
-    """Give the bytes of a record, with the body's CRC and the host bits of the sysFlag.
+    """Return the bytes of a record, with the body's CRC and the host bits of the sysFlag.
 
     Raises LocalProtocolError when a value does not fit.
     """
@@ -364,7 +364,7 @@ def encode_record(record: Record, *, size_max: int = RECORD_SIZE_MAX) -> bytes:
 
 
 def encode_blank(left: int) -> bytes:
-    """Give the record that fills the last `left` bytes of a log file; only 8 are written."""
+    """Return the record that fills the last `left` bytes of a log file; only 8 are written."""
     ensure(left >= BLANK_SIZE, "a log file always keeps room for a blank record")
     return _PREFIX.pack(left, BLANK_MAGIC)
 

@@ -18,7 +18,7 @@ SECURITY_TOKEN_FIELD = "SecurityToken"  # noqa: S105 - a field's name
 
 
 def signature_of(secret_key: str, fields: Mapping[str, str], body: bytes) -> str:
-    """Give the signature of a request with these fields and this body."""
+    """Return the signature of a request with these fields and this body."""
     names = sorted(name for name in fields if name != SIGNATURE_FIELD)
     values = "".join(fields[name] for name in names)
     signed = hmac.new(secret_key.encode(), values.encode() + body, hashlib.sha1)

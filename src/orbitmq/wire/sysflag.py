@@ -50,12 +50,12 @@ def is_compressed(sys_flag: int) -> bool:
 
 
 def transaction_of(sys_flag: int) -> Transaction:
-    """Give the transaction type."""
+    """Return the transaction type."""
     return Transaction(sys_flag & TRANSACTION_MASK)
 
 
 def with_transaction(sys_flag: int, transaction: Transaction) -> int:
-    """Give `sys_flag` with another transaction type."""
+    """Return `sys_flag` with another transaction type."""
     return (sys_flag & ~TRANSACTION_MASK) | transaction
 
 
@@ -65,13 +65,13 @@ def enters_queue(sys_flag: int) -> bool:
 
 
 def with_host_bits(sys_flag: int, *, born_is_v6: bool, store_is_v6: bool) -> int:
-    """Give `sys_flag` with the bits that say how wide the two hosts are."""
+    """Return `sys_flag` with the bits that say how wide the two hosts are."""
     sys_flag &= ~(BORN_HOST_V6 | STORE_HOST_V6)
     return sys_flag | (BORN_HOST_V6 if born_is_v6 else 0) | (STORE_HOST_V6 if store_is_v6 else 0)
 
 
 def compression_of(sys_flag: int) -> Compression:
-    """Give the compression type; raises RemoteProtocolError for the four values without one."""
+    """Return the compression type; raises RemoteProtocolError for the four values without one."""
     kind = (sys_flag & COMPRESSION_MASK) >> COMPRESSION_SHIFT
     if kind == 0:
         return Compression.ZLIB
@@ -86,10 +86,10 @@ def compression_of(sys_flag: int) -> Compression:
 
 
 def with_compression(sys_flag: int, kind: Compression) -> int:
-    """Give `sys_flag` as it says that the body is compressed by `kind`."""
+    """Return `sys_flag` as it says that the body is compressed by `kind`."""
     return (sys_flag & ~COMPRESSION_MASK) | COMPRESSED | (kind << COMPRESSION_SHIFT)
 
 
 def without_compression(sys_flag: int) -> int:
-    """Give `sys_flag` as it says that the body is not compressed."""
+    """Return `sys_flag` as it says that the body is not compressed."""
     return sys_flag & ~(COMPRESSED | COMPRESSION_MASK)

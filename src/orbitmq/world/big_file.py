@@ -46,11 +46,11 @@ class BigFile(Protocol):
         ...
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Give bytes from `position` on, short only at the file's end; may raise ReadFailed."""
+        """Return bytes from `position` on, short only at the file's end; may raise ReadFailed."""
         ...
 
     def view(self) -> memoryview:
-        """Give the whole file as memory that always shows what was written last."""
+        """Return the whole file as memory that always shows what was written last."""
         ...
 
     def sync(self) -> None:
@@ -109,14 +109,14 @@ class SystemBigFile:
             raise refused(error, "write", self._path) from error
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Give bytes from `position` on, short only at the file's end; may raise ReadFailed."""
+        """Return bytes from `position` on, short only at the file's end; may raise ReadFailed."""
         try:
             return read_all(self._fd, position, size)
         except OSError as error:
             raise ReadFailed(f"cannot read {self._path}: {error.strerror}", self._path) from error
 
     def view(self) -> memoryview:
-        """Give the whole file as memory that always shows what was written last."""
+        """Return the whole file as memory that always shows what was written last."""
         if self._view is None:
             raise BrokenInvariant(f"{self._path} was opened without a map and has no view")
         return self._view
@@ -150,7 +150,7 @@ def _open_or_make(path: Path, size: int) -> int:
 
 
 def make_whole(path: Path, prepare: Callable[[int], None]) -> int | None:
-    """Make a file that is prepared before it has its name, and give it open: a kill leaves nothing.
+    """Make a file that is prepared before it has its name; return it open. A kill leaves nothing.
 
     None: the file system cannot do that, or there is no /proc. Raises FileExistsError when the name
     is taken meanwhile, and what `prepare` raises.
@@ -192,7 +192,7 @@ def write_rest(
 
 
 def read_all(fd: int, position: int, size: int) -> bytes:
-    """Give `size` bytes from `position` on, or as many as the file has."""
+    """Return `size` bytes from `position` on, or as many as the file has."""
     data = os.pread(fd, size, position)
     if len(data) == size or not data:
         return data
@@ -205,7 +205,7 @@ def read_all(fd: int, position: int, size: int) -> bytes:
 
 
 def data_ranges(fd: int, start: int) -> list[tuple[int, int]]:
-    """Give the parts of a file from `start` on outside of which are zeros."""
+    """Return the parts of a file from `start` on outside of which are zeros."""
     ranges: list[tuple[int, int]] = []
     size = os.fstat(fd).st_size
     try:

@@ -12,7 +12,7 @@ class Chance(Protocol):
     """What the rest of the product knows of randomness. Nothing secret is drawn from it."""
 
     def below(self, limit: int) -> int:
-        """Give a number from 0 to limit - 1."""
+        """Return a number from 0 to limit - 1."""
         ...
 
 
@@ -23,5 +23,5 @@ class SystemChance:
         self._random = random.Random(seed)  # noqa: S311 - spreads load, keeps no secret
 
     def below(self, limit: int) -> int:
-        """Give a number from 0 to limit - 1."""
+        """Return a number from 0 to limit - 1."""
         return self._random.randrange(limit)

@@ -22,7 +22,7 @@ class Clock(Protocol):
         ...
 
     def file_stamp(self, wall_ms: int) -> int:
-        """Give local time as the number yyyyMMddHHmmssSSS: what index files are called by."""
+        """Return local time as the number yyyyMMddHHmmssSSS: what index files are called by."""
         ...
 
 
@@ -37,12 +37,12 @@ class SystemClock:
     """Seconds since some fixed moment; never goes back. Read once per read: a call less counts."""
 
     def file_stamp(self, wall_ms: int) -> int:
-        """Give local time as the number yyyyMMddHHmmssSSS: what index files are called by."""
+        """Return local time as the number yyyyMMddHHmmssSSS: what index files are called by."""
         seconds, rest_ms = divmod(wall_ms, 1000)
         return int(time.strftime("%Y%m%d%H%M%S", time.localtime(seconds))) * 1000 + rest_ms
 
 
 def local_zone() -> tzinfo:
-    """Give the machine's zone with the offset of now: what ids that name a month are made with."""
+    """The machine's zone with the offset of now: what ids that name a month are made with."""
     zone = datetime.now(UTC).astimezone().tzinfo
     return zone if zone is not None else UTC

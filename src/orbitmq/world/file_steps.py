@@ -36,11 +36,11 @@ class Steps(Protocol):
         ...
 
     def write_whole(self, path: Path, parts: Iterable[tuple[int, bytes]], size: int) -> None:
-        """Make or empty a file, write (position, bytes), give it `size` bytes and sync it."""
+        """Make or empty a file, write (position, bytes), return it `size` bytes and sync it."""
         ...
 
     def allocate(self, path: Path, size: int) -> None:
-        """Make or empty a file, give it `size` bytes of the disk and sync it."""
+        """Make or empty a file, return it `size` bytes of the disk and sync it."""
         ...
 
     def allocate_nameless(self, path: Path, size: int) -> bool:
@@ -52,23 +52,23 @@ class Steps(Protocol):
         ...
 
     def names(self, path: Path) -> list[str]:
-        """Give the names in a folder."""
+        """Return the names in a folder."""
         ...
 
     def read_at(self, path: Path, position: int, size: int) -> bytes | None:
-        """Give bytes of a file; short at its end, None when it is not there."""
+        """Return bytes of a file; short at its end, None when it is not there."""
         ...
 
     def size(self, path: Path) -> int | None:
-        """Give a file's size, None when it is not there."""
+        """Return a file's size, None when it is not there."""
         ...
 
     def link(self, path: Path, target: Path) -> None:
-        """Give a file a second name."""
+        """Return a file a second name."""
         ...
 
     def rename(self, path: Path, target: Path) -> None:
-        """Give a file another name; whoever had that name loses it."""
+        """Return a file another name; whoever had that name loses it."""
         ...
 
     def unlink(self, path: Path) -> None:
@@ -76,7 +76,7 @@ class Steps(Protocol):
         ...
 
     def make_folders(self, path: Path) -> list[Path]:
-        """Make a folder and its parents; give the folders that got a new name inside."""
+        """Make a folder and its parents; return the folders that got a new name inside."""
         ...
 
     def remove_folder(self, path: Path) -> None:
@@ -89,7 +89,7 @@ class Steps(Protocol):
 
 
 def refused(error: OSError, action: str, path: object) -> StoreError:
-    """Give what a refused change is to the rest of the product."""
+    """Return what a refused change is to the rest of the product."""
     text = f"cannot {action} {path}: {error.strerror}"
     if error.errno in NO_SPACE:
         advice = "free space on that disk or move the data folder (--data-dir)"
@@ -107,7 +107,7 @@ def refusing(action: str, path: object) -> Iterator[None]:
 
 
 def unsynced(error: OSError, path: object) -> SyncFailed:
-    """Give what a refused sync is: what was written before it may be lost."""
+    """Return what a refused sync is: what was written before it may be lost."""
     return SyncFailed(
         f"cannot sync {path}: {error.strerror}; what was written there may not be on the disk: "
         "check the disk and restart",
@@ -116,7 +116,7 @@ def unsynced(error: OSError, path: object) -> SyncFailed:
 
 
 def temporary_of(path: Path) -> Path:
-    """Give the name under which the new contents of a file are written first."""
+    """Return the name under which the new contents of a file are written first."""
     return _beside(path, ".tmp")
 
 
@@ -149,7 +149,7 @@ def reserve(steps: Steps, path: Path, size: int) -> None:
 
 
 def move(steps: Steps, path: Path, target: Path) -> None:
-    """Give a file or folder another name, in a folder that is made when it is not there."""
+    """Return a file or folder another name, in a folder that is made when it is not there."""
     _refuse_taken(steps, target)
     for folder in steps.make_folders(target.parent):
         steps.sync_folder(folder)

@@ -61,15 +61,15 @@ class Files(Protocol):
     """What the rest of the product knows of the file system."""
 
     def read(self, path: Path) -> bytes | None:
-        """Give a file's contents, or None when there is no such file; may raise OSError."""
+        """Return a file's contents, or None when there is no such file; may raise OSError."""
         ...
 
     def read_at(self, path: AnyPath, position: int, size: int) -> bytes | None:
-        """Give bytes of a file, short only at its end; None when there is no such file."""
+        """Return bytes of a file, short only at its end; None when there is no such file."""
         ...
 
     def data_ranges(self, path: Path, start: int) -> list[tuple[int, int]]:
-        """Give the parts of a file from `start` on, each up to its end, outside of which are zeros.
+        """The parts of a file from `start` on, each up to its end, outside of which are zeros.
 
         Where the system does not tell holes from data it is all of the rest. Empty: no such file.
         """
@@ -83,11 +83,11 @@ class Files(Protocol):
         ...
 
     def size(self, path: Path) -> int | None:
-        """Give a file's size; None when there is no such file (a folder is none)."""
+        """Return a file's size; None when there is no such file (a folder is none)."""
         ...
 
     def modified_ms(self, path: Path) -> int | None:
-        """Give when a file was written last; None when there is no such file."""
+        """Return when a file was written last; None when there is no such file."""
         ...
 
     def is_folder(self, path: Path) -> bool:
@@ -99,18 +99,18 @@ class Files(Protocol):
         ...
 
     def names(self, path: AnyPath) -> list[str]:
-        """Give the sorted names in a folder; empty when there is no such folder."""
+        """Return the sorted names in a folder; empty when there is no such folder."""
         ...
 
     def listing(self, path: AnyPath) -> list[tuple[str, int]] | None:
-        """Give the sorted names in a folder with the files' sizes; None when it is no folder.
+        """Return the sorted names in a folder with the files' sizes; None when it is no folder.
 
         What is no file has the size NO_FILE.
         """
         ...
 
     def space(self, path: Path) -> Space:
-        """Give the space of the file system on which a file or folder lies."""
+        """Return the space of the file system on which a file or folder lies."""
         ...
 
     def replace(self, path: Path, data: bytes, *, keep_backup: bool = False) -> None:
@@ -133,7 +133,7 @@ class Files(Protocol):
         ...
 
     def move(self, path: Path, target: Path) -> None:
-        """Give a file or folder a name that is free, also on another file system.
+        """Return a file or folder a name that is free, also on another file system.
 
         Makes the target's folder.
         """
@@ -178,18 +178,18 @@ class SystemFiles:
     """The Files of the operating system."""
 
     def read(self, path: Path) -> bytes | None:
-        """Give a file's contents, or None when there is no such file; may raise OSError."""
+        """Return a file's contents, or None when there is no such file; may raise OSError."""
         try:
             return path.read_bytes()
         except FileNotFoundError:
             return None
 
     def read_at(self, path: AnyPath, position: int, size: int) -> bytes | None:
-        """Give bytes of a file, short only at its end; None when there is no such file."""
+        """Return bytes of a file, short only at its end; None when there is no such file."""
         return _STEPS.read_at(path, position, size)
 
     def data_ranges(self, path: Path, start: int) -> list[tuple[int, int]]:
-        """Give the parts of a file from `start` on, each up to its end, outside of which are zeros.
+        """The parts of a file from `start` on, each up to its end, outside of which are zeros.
 
         Where the system does not tell holes from data it is all of the rest. Empty: no such file.
         """
@@ -200,11 +200,11 @@ class SystemFiles:
         return _reading(path, lambda fd: is_zeros(fd, position, size))
 
     def size(self, path: Path) -> int | None:
-        """Give a file's size; None when there is no such file (a folder is none)."""
+        """Return a file's size; None when there is no such file (a folder is none)."""
         return _STEPS.size(path)
 
     def modified_ms(self, path: Path) -> int | None:
-        """Give when a file was written last; None when there is no such file."""
+        """Return when a file was written last; None when there is no such file."""
         facts = _facts(path)
         return None if facts is None else facts.st_mtime_ns // 1_000_000
 
@@ -218,7 +218,7 @@ class SystemFiles:
         return os.access(path, os.W_OK | os.X_OK)
 
     def names(self, path: AnyPath) -> list[str]:
-        """Give the sorted names in a folder; empty when there is no such folder."""
+        """Return the sorted names in a folder; empty when there is no such folder."""
         try:
             return sorted(os.listdir(path))
         except FileNotFoundError:
@@ -227,7 +227,7 @@ class SystemFiles:
             raise refused(error, "list", path) from error
 
     def listing(self, path: AnyPath) -> list[tuple[str, int]] | None:
-        """Give the sorted names in a folder with the files' sizes; None when it is no folder."""
+        """Return the sorted names in a folder with the files' sizes; None when it is no folder."""
         try:
             with os.scandir(path) as entries:
                 found = [(entry.name, _size_of(entry)) for entry in entries]
@@ -239,7 +239,7 @@ class SystemFiles:
         return found
 
     def space(self, path: Path) -> Space:
-        """Give the space of the file system on which a file or folder lies."""
+        """Return the space of the file system on which a file or folder lies."""
         try:
             facts = os.statvfs(path)
         except OSError as error:
@@ -269,7 +269,7 @@ class SystemFiles:
             file_steps.copy(_STEPS, path, target, start, size)
 
     def move(self, path: Path, target: Path) -> None:
-        """Give a file or folder a name that is free, also on another file system."""
+        """Return a file or folder a name that is free, also on another file system."""
         with refusing(f"move {path} to", target):
             file_steps.move(_STEPS, path, target)
 
@@ -432,7 +432,7 @@ def _size_of(entry: os.DirEntry[str]) -> int:
 
 
 def _reading(path: AnyPath, ask: Callable[[int], _T]) -> _T | None:
-    """Give what is asked of a file's descriptor; None when there is no such file."""
+    """Return what is asked of a file's descriptor; None when there is no such file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:

@@ -26,7 +26,7 @@ _SAFE_IN_PATHS = "/%?=&+:@!$'()*,;~"
 
 
 async def fetch_text(url: str, timeout_s: float) -> str:
-    """Give the text at `url`; raises ConnectFailed, or SettingError for what is no http address."""
+    """The text at `url`; raises ConnectFailed, or SettingError for what is no http address."""
     if not url.startswith(_BEGINNINGS):
         raise SettingError(f"{url[:200]!r} is not an http address; write http://host:port/path")
     try:
@@ -53,7 +53,7 @@ async def _text_at(url: str) -> str:
 
 
 async def _get(url: SplitResult) -> HTTPResponse:
-    """Give the answer to one request, read whole."""
+    """Return the answer to one request, read whole."""
     reader, writer = await asyncio.open_connection(
         url.hostname, url.port or _PORTS[url.scheme], ssl=url.scheme == "https" or None
     )

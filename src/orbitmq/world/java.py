@@ -29,7 +29,7 @@ class Java(NamedTuple):
 
 
 def find_java() -> Java | None:
-    """Give the Java that Spark would start, or None."""
+    """Return the Java that Spark would start, or None."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if found is None or not os.access(found, os.X_OK):

@@ -18,7 +18,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def memory_bytes() -> int:
-    """Give the machine's memory in bytes."""
+    """Return the machine's memory in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
@@ -32,17 +32,17 @@ def keep_freed_memory() -> None:
 
 
 def home_folder() -> Path:
-    """Give the folder of the user who runs this process."""
+    """Return the folder of the user who runs this process."""
     return Path.home()
 
 
 def environment_text(name: str) -> str:
-    """Give an environment variable; empty when it is not set."""
+    """Return an environment variable; empty when it is not set."""
     return os.environ.get(name, "")
 
 
 def boot_id() -> bytes:
-    """Give 16 bytes that differ after every start of the machine, or UNKNOWN_BOOT."""
+    """Return 16 bytes that differ after every start of the machine, or UNKNOWN_BOOT."""
     try:
         return uuid.UUID(_BOOT_ID.read_text("ascii").strip()).bytes
     except (OSError, ValueError):
@@ -50,5 +50,5 @@ def boot_id() -> bytes:
 
 
 def core_count() -> int:
-    """Give how many cores this process may use."""
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0))

@@ -44,7 +44,7 @@ class MadePair(NamedTuple):
 
 @cache
 def made_pair() -> MadePair:
-    """Give the certificate of this process, made when it is first asked for: some 30 ms."""
+    """Return the certificate of this process, made when it is first asked for: some 30 ms."""
     secret = 1 + secrets.randbelow(_N - 1)
     public = b"\4" + b"".join(part.to_bytes(_SIZE) for part in _times(secret, _BASE))
     body = _certificate_body(public)
@@ -94,7 +94,7 @@ def _signature(secret: int, body: bytes) -> bytes:
 
 
 def _times(number: int, point: _Point) -> _Point:
-    """Give a point added to itself so many times, for a number from 1 to N - 1."""
+    """Return a point added to itself so many times, for a number from 1 to N - 1."""
     found: _Point | None = None
     for bit in f"{number:b}":
         if found is not None:

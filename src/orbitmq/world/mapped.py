@@ -17,7 +17,7 @@ from orbitmq.world.file_steps import MISSING
 
 
 def mapped(path: Path, *, is_read_ahead: bool = True) -> memoryview | None:
-    """Give a file's bytes; None when there is no such file. Raises ReadFailed.
+    """Return a file's bytes; None when there is no such file. Raises ReadFailed.
 
     Without `is_read_ahead` nothing is read but what is looked at: elsewhere holes become memory,
     and are holes no more for who asks the system where they are.

@@ -22,7 +22,7 @@ _PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
 
 def own_bytes() -> int:
-    """Give the resident memory that is our own."""
+    """Return the resident memory that is our own."""
     try:
         _, resident, of_files, *_ = _STATM.read_bytes().split()
     except (OSError, ValueError):
@@ -31,7 +31,7 @@ def own_bytes() -> int:
 
 
 def allowed_bytes(cgroup: Path = _CGROUP, folder: Path = _CGROUP_FOLDER) -> int:
-    """Give the machine's memory, or what the process's control group allows if that is less."""
+    """Return the machine's memory, or what the process's control group allows if that is less."""
     found = memory_bytes()
     for file in _limit_files(cgroup, folder):
         with contextlib.suppress(OSError, ValueError):  # "max" is no number: no limit
@@ -40,7 +40,7 @@ def allowed_bytes(cgroup: Path = _CGROUP, folder: Path = _CGROUP_FOLDER) -> int:
 
 
 def _limit_files(cgroup: Path, folder: Path) -> list[Path]:
-    """Give the files that may hold a limit, of version 2 and 1, from our group up to the root."""
+    """Return the files that may hold a limit, of version 2 and 1, from our group up to the root."""
     try:
         lines = cgroup.read_text("utf-8").splitlines()
     except OSError:
@@ -61,7 +61,7 @@ def _limit_files(cgroup: Path, folder: Path) -> list[Path]:
 
 
 def zeros(size: int) -> memoryview:
-    """Give new memory full of zeros; the system provides a page when it is first written to."""
+    """Return new memory full of zeros; the system provides a page when it is first written to."""
     return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
 

@@ -41,7 +41,7 @@ Address = tuple[str, int]
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Give a uvloop event loop, or asyncio's own where uvloop is not to be had."""
+    """Return a uvloop event loop, or asyncio's own where uvloop is not to be had."""
     try:
         uvloop = importlib.import_module("uvloop")
     except ImportError:
@@ -60,7 +60,7 @@ def run(
 
 
 def split_address(address: str) -> Address:
-    """Give host and port of `host:port` or `[v6]:port`; raises SettingError when it is neither."""
+    """Host and port of `host:port` or `[v6]:port`; raises SettingError when it is neither."""
     host, colon, port_text = address.strip().rpartition(":")
     port = int(port_text) if port_text.isascii() and port_text.isdigit() else -1
     if not colon or not host or not 0 < port < 65536:
@@ -71,7 +71,7 @@ def split_address(address: str) -> Address:
 
 
 def read_addresses(text: str) -> list[str]:
-    """Give the addresses of a list, each once; raises SettingError for one that is none.
+    """Return the addresses of a list, each once; raises SettingError for one that is none.
 
     They are separated by semicolons, commas or ends of lines.
     """
@@ -114,7 +114,7 @@ def _set_buffers(one: Any, receive_bytes: int, send_bytes: int) -> None:
 
 
 def listening_port(server: asyncio.Server) -> int:
-    """Give the port a server really listens on."""
+    """Return the port a server really listens on."""
     port: int = server.sockets[0].getsockname()[1]
     return port
 
@@ -174,13 +174,13 @@ def has_left(transport: asyncio.BaseTransport) -> bool:
 
 
 def address_of(transport: asyncio.BaseTransport, which: str) -> Address:
-    """Give the `peername` or `sockname` of a transport; empty when the peer is gone already."""
+    """Return the `peername` or `sockname` of a transport; empty when the peer is gone already."""
     name = transport.get_extra_info(which)
     return (name[0], name[1]) if name else ("", 0)
 
 
 def allow_descriptors(wanted: int) -> int:
-    """Raise this process's limit of open descriptors towards `wanted`; give what is allowed.
+    """Raise this process's limit of open descriptors towards `wanted`; return what is allowed.
 
     The usual soft limit of 1,024 is there for programs that use select(); the hard one is the
     administrator's word.
@@ -210,7 +210,7 @@ def is_loopback(host: str) -> bool:
 
 
 def reachable_address(given: str) -> str:
-    """Give the IP address to tell others for an address or name that we listen on or are told.
+    """Return the IP address to tell others for an address or name that we listen on or are told.
 
     For "every address" (0.0.0.0, ::) it is the machine's own, as its name resolves or, where that
     leads nowhere but to itself, the one that packets to others leave from. Raises SettingError for
@@ -234,7 +234,7 @@ def reachable_address(given: str) -> str:
 
 
 async def own_address(timeout_s: float) -> str:
-    """Give this machine's address as others see it, without holding up the loop.
+    """Return this machine's address as others see it, without holding up the loop.
 
     It is the one that packets to others leave from; only where none leave, the machine's name is
     asked for, in a thread and for so long at most.
@@ -250,7 +250,7 @@ async def own_address(timeout_s: float) -> str:
 
 
 def _leaving_address() -> str | None:
-    """Give the address that packets to other machines leave from; None when they cannot leave."""
+    """Return the address that packets to other machines leave from; None when they cannot leave."""
     with (
         contextlib.suppress(OSError),
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams,

@@ -30,7 +30,7 @@ class Child:
         return self._process.pid
 
     async def line(self) -> str | None:
-        """Give the next line of its standard output; None when there are no more."""
+        """Return the next line of its standard output; None when there are no more."""
         output = self._process.stdout
         line = await output.readline() if output is not None else b""
         return line.decode(errors="replace").rstrip("\n") if line else None

@@ -28,7 +28,7 @@ class SharedLoop:
         self._count = 0
 
     def join(self) -> LoopThread:
-        """Give the loop's thread; every call needs a `leave`."""
+        """Return the loop's thread; every call needs a `leave`."""
         with self._lock:
             if self._thread is None:
                 self._thread = LoopThread(self._name)
@@ -36,7 +36,7 @@ class SharedLoop:
             return self._thread
 
     def leave(self, joined: LoopThread) -> None:
-        """Give it back; returns when the thread is gone if nobody else uses it."""
+        """Return it back; returns when the thread is gone if nobody else uses it."""
         with self._lock:
             if joined is not self._thread:  # of a process that was forked since
                 return

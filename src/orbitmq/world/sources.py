@@ -16,7 +16,7 @@ COUNT_MAX = 10_000
 
 
 def source_times(folder: Path) -> dict[Path, int]:
-    """Give when each Python file below a folder was changed, in nanoseconds since 1970."""
+    """Return when each Python file below a folder was changed, in nanoseconds since 1970."""
     found: dict[Path, int] = {}
     for inside, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith((".", "__pycache__"))]

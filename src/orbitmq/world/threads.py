@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def new_lock() -> "threading.RLock":
-    """Give a lock that the thread which has it may take again."""
+    """Return a lock that the thread which has it may take again."""
     return threading.RLock()
 
 

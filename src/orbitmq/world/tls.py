@@ -79,7 +79,7 @@ class TlsClientSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _shown(settings: TlsSettings | TlsClientSettings) -> str:
-    """Give settings as text, without the password."""
+    """Return settings as text, without the password."""
     values = {name: getattr(settings, name) for name in settings.__struct_fields__}
     values["key_password"] = settings.key_password and "***"
     told = ", ".join(f"{name}={value!r}" for name, value in values.items())
@@ -103,7 +103,7 @@ class ServerTls:
         return self._context is not None and self._settings.cert_path is None
 
     def pipe(self) -> "TlsPipe | None":
-        """Give the server's end of a new connection; None when TLS is not offered."""
+        """Return the server's end of a new connection; None when TLS is not offered."""
         return TlsPipe(self._context) if self._context is not None else None
 
     def refresh(self) -> bool:
@@ -216,7 +216,7 @@ class ClientTls:
         self._context = _client_context(settings)
 
     def pipe(self, server_name: str) -> "TlsPipe":
-        """Give the client's end of a new connection to a server of this name."""
+        """Return the client's end of a new connection to a server of this name."""
         return TlsPipe(self._context, server_name=server_name)
 
 
@@ -325,7 +325,7 @@ class TlsPipe:
         """Whether the last bytes opened nothing: they were a piece of a record."""
 
     def feed(self, sealed: bytes) -> bytes:
-        """Take bytes from the peer and give what they contain; with none, begin a handshake.
+        """Take bytes from the peer and return what they contain; with none, begin a handshake.
 
         Raises RemoteProtocolError; `outgoing` then has the alert that tells the peer.
         """
@@ -350,18 +350,18 @@ class TlsPipe:
         return opened[0] if len(opened) == 1 else b"".join(opened)
 
     def seal(self, parts: Sequence[bytes | memoryview]) -> bytes:
-        """Give `parts` as bytes for the peer; only when the handshake is done."""
+        """Return `parts` as bytes for the peer; only when the handshake is done."""
         left = memoryview(b"".join(parts))
         while left:
             left = left[self._tls.write(left) :]
         return self._outgoing.read()
 
     def outgoing(self) -> bytes:
-        """Give what the handshake, or its failure, has for the peer."""
+        """Return what the handshake, or its failure, has for the peer."""
         return self._outgoing.read()
 
     def farewell(self) -> bytes:
-        """Give the record that says nothing more will come."""
+        """Return the record that says nothing more will come."""
         if self.is_ready:
             with contextlib.suppress(ssl.SSLError):  # the peer's own farewell is not waited for
                 self._tls.unwrap()

@@ -148,7 +148,7 @@ class Workers(Generic[T]):
                 self._loop.call_soon_threadsafe(self._give_out)
 
     def _look(self) -> None:
-        """Give out what no thread has told of yet, again and again while jobs are under way."""
+        """Yield what no thread has told of yet, again and again while jobs are under way."""
         self._looking = None
         self._give_out()
         if self.busy and not self._is_closed:

@@ -106,7 +106,7 @@ class Stage:
         self.print(event="measure", name=name, value=value)
 
     def described(self, seen: Seen) -> dict[str, Any]:
-        """Give what a message says that does not differ from run to run."""
+        """Return what a message says that does not differ from run to run."""
         pairs = seen.properties.items()
         return {
             "topic": self._plain(seen.topic),
@@ -122,7 +122,7 @@ class Stage:
 
     @contextmanager
     def producer(self) -> Iterator[Producer]:
-        """Give a running producer."""
+        """Return a running producer."""
         client = Producer(f"{self.group}_p", timeout=15_000)
         client.set_namesrv_addr(self.namesrv)
         client.start()
@@ -153,7 +153,7 @@ class Stage:
             client.shutdown()
 
     def message(self, body: str, tags: str = "TagA") -> Message:
-        """Give a message to send."""
+        """Return a message to send."""
         message = Message(self.topic)
         message.set_body(body)
         message.set_tags(tags)
@@ -174,7 +174,7 @@ class Inbox:
         until(f"{count} messages", lambda: len(self.seen) >= count)
 
     def bodies(self) -> list[str]:
-        """Give the bodies, sorted; a message that came twice is there twice."""
+        """Return the bodies, sorted; a message that came twice is there twice."""
         return sorted(seen.body for seen in self.seen)
 
 
@@ -364,7 +364,7 @@ class Rounds:
         self.came: dict[int, set[tuple[int, int]]] = {}
 
     def taker(self, member: int) -> Callable[[RecvMessage], None]:
-        """Give a callback for the member's messages."""
+        """Return a callback for the member's messages."""
 
         def take(message: RecvMessage) -> None:
             number = int(message.body)
@@ -413,7 +413,7 @@ class Rounds:
         return False
 
     def _shares(self, number: int) -> list[int]:
-        """Give how many queues each member has by a round; none if one has no owner or several."""
+        """How many queues each member has by a round; none if one has no owner or several."""
         begin = number * SHARED_QUEUE_COUNT
         came = [self.came.get(i, set()).copy() for i in range(begin, begin + SHARED_QUEUE_COUNT)]
         owners = set().union(*came)

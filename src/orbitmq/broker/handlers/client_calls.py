@@ -43,7 +43,7 @@ ASKED_AT_A_TIME = 64
 
 
 def get_consumer_status(context: Context, request: Command, _connection: Connection) -> Result:
-    """Give where each member of a group, or one of them, is in a topic's queues."""
+    """Return where each member of a group, or one of them, is in a topic's queues."""
     header = read_header(GetConsumerStatus, request.fields)
     group = context.clients.consumer_group(header.consumer_group)
     if group is None:
@@ -97,7 +97,7 @@ async def _ask_all(
 
 
 async def _ask_offsets(connection: Connection, question: Command) -> dict[MessageQueue, int] | None:
-    """Give a client's offsets, None when it does not say."""
+    """Return a client's offsets, None when it does not say."""
     try:
         answer = await connection.call(question, STATUS_TIMEOUT_S)
         if answer.code != ResponseCode.SUCCESS or not answer.body:
@@ -111,7 +111,7 @@ async def _ask_offsets(connection: Connection, question: Command) -> dict[Messag
 def get_consumer_running_info(
     context: Context, request: Command, _connection: Connection
 ) -> Result:
-    """Give what a client says of itself."""
+    """Return what a client says of itself."""
     header = read_header(GetConsumerRunningInfo, request.fields)
     connection = _find_client(context, header.consumer_group, header.client_id)
     question = Command(request.code, fields=write_header(header))
@@ -124,7 +124,7 @@ def get_consumer_running_info(
 
 
 def consume_message_directly(context: Context, request: Command, connection: Connection) -> Result:
-    """Let a client consume a stored message at once; give what came of it."""
+    """Let a client consume a stored message at once; return what came of it."""
     header = read_header(ConsumeMessageDirectly, request.fields)
     client_id = header.client_id or ""
     try:

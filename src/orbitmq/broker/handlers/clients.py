@@ -89,7 +89,7 @@ def unregister_client(context: Context, request: Command, connection: Connection
 
 
 def get_consumer_list(context: Context, request: Command, _connection: Connection) -> Result:
-    """Give the client ids of a group: what every member computes its share from."""
+    """Return the client ids of a group: what every member computes its share from."""
     group = read_header(GetConsumerList, request.fields).consumer_group
     members = context.clients.member_ids(group)
     if not members:

@@ -43,7 +43,7 @@ QUICK_ROWS = 100
 
 
 def get_consumer_connections(context: Context, request: Command, connection: Connection) -> Result:
-    """Give a group's members and what they subscribe to."""
+    """Return a group's members and what they subscribe to."""
     name = read_header(GetConsumerConnections, request.fields).consumer_group
     group = context.clients.consumer_group(name)
     if group is None:
@@ -66,7 +66,7 @@ def get_consumer_connections(context: Context, request: Command, connection: Con
 
 
 def get_producer_connections(context: Context, request: Command, connection: Connection) -> Result:
-    """Give a producer group's members."""
+    """Return a producer group's members."""
     name = read_header(GetProducerConnections, request.fields).producer_group
     found = context.clients.producer_groups().get(name)
     if found is None:
@@ -80,7 +80,7 @@ def get_producer_connections(context: Context, request: Command, connection: Con
 
 
 def get_all_producers(context: Context, request: Command, connection: Connection) -> Result:
-    """Give all producers by group."""
+    """Return all producers by group."""
     clock = context.clock
     boot_ms = clock.wall_ms() - clock.monotonic_s() * 1000
     pairs = (
@@ -100,7 +100,7 @@ def get_all_producers(context: Context, request: Command, connection: Connection
 
 
 def query_groups_of_topic(context: Context, request: Command, _connection: Connection) -> Result:
-    """Give the groups that subscribe to a topic, and those that have offsets in it."""
+    """Return the groups that subscribe to a topic, and those that have offsets in it."""
     topic = read_header(QueryGroupsOfTopic, request.fields).topic
     groups = dict.fromkeys(context.clients.groups_of_topic(topic))
     groups.update(dict.fromkeys(context.offsets.groups_of(topic)))
@@ -108,7 +108,7 @@ def query_groups_of_topic(context: Context, request: Command, _connection: Conne
 
 
 def query_topics_of_group(context: Context, request: Command, _connection: Connection) -> Result:
-    """Give the topics in which a group has offsets."""
+    """Return the topics in which a group has offsets."""
     group = read_header(QueryTopicsOfGroup, request.fields).consumer_group
     body = TopicList(
         topic_list=context.offsets.topics_of(group), broker_addr=str(context.store_host)
@@ -117,7 +117,7 @@ def query_topics_of_group(context: Context, request: Command, _connection: Conne
 
 
 def query_subscription(context: Context, request: Command, _connection: Connection) -> Result:
-    """Give how a group subscribes to a topic, if it does."""
+    """Return how a group subscribes to a topic, if it does."""
     header = read_header(QuerySubscription, request.fields)
     group = context.clients.consumer_group(header.consumer_group)
     data = group.subscriptions.get(header.topic or "") if group is not None else None

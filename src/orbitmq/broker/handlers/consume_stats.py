@@ -73,7 +73,7 @@ class _Topic(NamedTuple):
 
 
 def get_consume_stats(context: Context, request: Command, connection: Connection) -> Result:
-    """Give how far a group is, in one topic, in several, or in all that it has offsets in."""
+    """Return how far a group is, in one topic, in several, or in all that it has offsets in."""
     header = read_header(GetConsumeStats, request.fields)
     group = header.consumer_group
     asked = [header.topic] if header.topic else (header.topic_list or "").split(";")
@@ -111,7 +111,7 @@ def _stats_answer(context: Context, request: Command, found: list[_Topic]) -> Co
 
 
 def get_broker_consume_stats(context: Context, request: Command, connection: Connection) -> Result:
-    """Give how far every group is in each topic that it has offsets in."""
+    """Return how far every group is in each topic that it has offsets in."""
     is_order = read_header(GetBrokerConsumeStats, request.fields).is_order
 
     async def answer() -> Command:
@@ -222,7 +222,7 @@ class _Span(NamedTuple):
 
 
 def query_consume_time_span(context: Context, request: Command, connection: Connection) -> Result:
-    """Give from when to when a topic's queues have messages, and how late a group is in each."""
+    """Return from when to when a topic's queues have messages, and how late a group is in each."""
     header = read_header(QueryConsumeTimeSpan, request.fields)
     config = context.topics.find(header.topic)
     if config is None:

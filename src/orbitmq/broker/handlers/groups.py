@@ -55,13 +55,13 @@ def delete_group(context: Context, request: Command, _connection: Connection) ->
 
 
 def get_all_groups(context: Context, request: Command, connection: Connection) -> Result:
-    """Give the whole table."""
+    """Return the whole table."""
     encode = context.groups.contents()
     return context.cold_reads.answer(connection, request, lambda: reply_to(request, body=encode()))
 
 
 def get_group_config(context: Context, request: Command, _connection: Connection) -> Result:
-    """Give one group's settings; an unknown one is made where that is allowed, as in 5.x."""
+    """Return one group's settings; an unknown one is made where that is allowed, as in 5.x."""
     group = read_header(GetGroupConfig, request.fields).group
     config = context.groups.find(group)
     if config is None:

@@ -39,7 +39,7 @@ BODY_SIZE_MAX = 8 * 1_048_576
 
 
 def get_max_offset(context: Context, request: Command, _connection: Connection) -> Result:
-    """Give the offset that the next message of a queue will get."""
+    """Return the offset that the next message of a queue will get."""
     header = read_header(GetMaxOffset, request.fields)
     queue = _find(context, header.topic, header.queue_id)
     offset = 0 if queue is None else queue.readable_offset
@@ -47,7 +47,7 @@ def get_max_offset(context: Context, request: Command, _connection: Connection) 
 
 
 def get_min_offset(context: Context, request: Command, _connection: Connection) -> Result:
-    """Give the first offset of a queue that still has its message."""
+    """Return the first offset of a queue that still has its message."""
     header = read_header(GetMinOffset, request.fields)
     queue = _find(context, header.topic, header.queue_id)
     offset = 0 if queue is None else queue.min_offset
@@ -55,7 +55,7 @@ def get_min_offset(context: Context, request: Command, _connection: Connection) 
 
 
 def search_offset(context: Context, request: Command, connection: Connection) -> Result:
-    """Give the offset of the message stored nearest to a time."""
+    """Return the offset of the message stored nearest to a time."""
     header = read_header(SearchOffset, request.fields)
     queue = _find(context, header.topic, header.queue_id)
     if queue is None:
@@ -70,7 +70,7 @@ def search_offset(context: Context, request: Command, connection: Connection) ->
 
 
 def get_earliest_store_time(context: Context, request: Command, connection: Connection) -> Result:
-    """Give when the first message that a queue still has was stored; -1 when there is none."""
+    """Return when the first message that a queue still has was stored; -1 when there is none."""
     header = read_header(GetEarliestStoreTime, request.fields)
     queue = _find(context, header.topic, header.queue_id)
     if queue is None:
@@ -87,7 +87,7 @@ def get_earliest_store_time(context: Context, request: Command, connection: Conn
 
 
 def view_message(context: Context, request: Command, connection: Connection) -> Result:
-    """Give the record at a log offset, which a message id carries."""
+    """Return the record at a log offset, which a message id carries."""
     header = read_header(ViewMessage, request.fields)
     visible_offset = context.core.tail.visible_offset
 
@@ -105,7 +105,7 @@ def view_message(context: Context, request: Command, connection: Connection) -> 
 
 
 def query_message(context: Context, request: Command, connection: Connection) -> Result:
-    """Give the newest messages of a topic that have a key, in the order of the log."""
+    """Return the newest messages of a topic that have a key, in the order of the log."""
     header = read_header(QueryMessage, request.fields)
     is_unique = request.fields.get(UNIQUE_KEY_QUERY) == "true"
     settings = context.settings

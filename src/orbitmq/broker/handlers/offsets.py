@@ -30,7 +30,7 @@ LONG_MAX = 2**63 - 1
 
 
 def query_consumer_offset(context: Context, request: Command, connection: Connection) -> Result:
-    """Give the stored offset; 0 for a group without one on a young queue, whatever it asks for.
+    """Return the stored offset; 0 for a group without one on a young queue, whatever it asks for.
 
     So does the original: a group that starts at the end would lose what was sent before its start.
     """
@@ -109,7 +109,7 @@ def store_offset(context: Context, group: str, topic: str, queue_id: int, offset
 
 
 def query_correction_offset(context: Context, request: Command, _connection: Connection) -> Result:
-    """Give per queue of a topic the least offset of all groups that is still in the queue.
+    """Return per queue of a topic the least offset of all groups that is still in the queue.
 
     For a queue in which the compared group is behind even that, it is LONG_MAX.
     """
@@ -156,13 +156,13 @@ def clone_group_offset(context: Context, request: Command, _connection: Connecti
 
 
 def get_all_consumer_offsets(context: Context, request: Command, connection: Connection) -> Result:
-    """Give the whole table, as its file has it: slaves copy it."""
+    """Return the whole table, as its file has it: slaves copy it."""
     encode = context.offsets.contents()
     return context.cold_reads.answer(connection, request, lambda: reply_to(request, body=encode()))
 
 
 def get_all_delay_offsets(context: Context, request: Command, _connection: Connection) -> Result:
-    """Give how far each delay level was delivered, as its file has it: slaves copy it."""
+    """Return how far each delay level was delivered, as its file has it: slaves copy it."""
     return reply_to(request, body=write_json(context.delays.snapshot(), standard=False))
 
 

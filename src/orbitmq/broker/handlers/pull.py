@@ -130,7 +130,7 @@ def _checked_topic(context: Context, header: PullMessage, connection: Connection
 
 
 def _bytes_max(context: Context, header: PullMessage) -> int | None:
-    """Give the client's own limit where it is less than the broker's."""
+    """Return the client's own limit where it is less than the broker's."""
     asked = header.max_msg_bytes
     _count, allowed = context.core.pull_limits(is_bulk=bool(header.is_bulk))
     return asked if asked is not None and 0 < asked < allowed else None

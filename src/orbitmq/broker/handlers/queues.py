@@ -27,7 +27,7 @@ COUNT_MAX = 4_096
 
 
 def query_consume_queue(context: Context, request: Command, connection: Connection) -> Result:
-    """Give entries of a queue."""
+    """Return entries of a queue."""
     header = read_header(QueryConsumeQueue, request.fields)
     where = f"{header.queue_id}@{header.topic}"
     config = context.topics.find(header.topic)
@@ -57,7 +57,7 @@ def query_consume_queue(context: Context, request: Command, connection: Connecti
 def _filter(
     context: Context, header: QueryConsumeQueue
 ) -> tuple[SubscriptionData | None, str | None, Callable[[int], bool]]:
-    """Give what a group has subscribed to, a sentence about it, and whether a code passes."""
+    """Return what a group has subscribed to, a sentence about it, and whether a code passes."""
     group = header.consumer_group
     if not group:
         return None, None, lambda _code: False

@@ -188,7 +188,7 @@ def answer_reset(context: Context, pull: Pull) -> Command | None:
 async def _find_offsets(
     context: Context, connection: Connection, header: ResetOffset, queue_ids: range
 ) -> Offsets:
-    """Give where each queue goes on; times are looked up in a thread."""
+    """Return where each queue goes on; times are looked up in a thread."""
     queues = {queue_id: context.store.find_queue(header.topic, queue_id) for queue_id in queue_ids}
     if header.queue_id >= 0 and header.queue_offset != NO_OFFSET:
         return {header.queue_id: _checked(header.queue_offset, queues.get(header.queue_id))}

@@ -18,7 +18,7 @@ from orbitmq.wire.record import decode_record
 
 
 def get_runtime_info(context: Context, request: Command, connection: Connection) -> Result:
-    """Give everything there is to know, by name.
+    """Return everything there is to know, by name.
 
     An original that began less than a second ago, or has no sample yet, answers 1; we do not.
     """
@@ -37,7 +37,7 @@ def get_runtime_info(context: Context, request: Command, connection: Connection)
 
 
 def view_broker_stats(context: Context, request: Command, _connection: Connection) -> Result:
-    """Give how much one figure grew over the last minute, hour and day."""
+    """Return how much one figure grew over the last minute, hour and day."""
     header = read_header(ViewBrokerStats, request.fields)
     data = context.stats.view(header.name, header.key)
     if data is None:

@@ -90,7 +90,7 @@ def _send(
 
 
 def _message_ids(store_id: str, log_offsets: list[int]) -> str:
-    """Give the ids of messages: where the store is, and 16 hexadecimal digits of the log offset."""
+    """The ids of messages: where the store is, and 16 hexadecimal digits of the log offset."""
     digits = struct.pack(f">{len(log_offsets)}q", *log_offsets).hex(",", _OFFSET_SIZE).upper()
     return store_id + digits.replace(",", "," + store_id)
 

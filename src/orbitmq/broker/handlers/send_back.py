@@ -147,7 +147,7 @@ def _record(back: _Back, done: "asyncio.Future[bytes | None]") -> Record:
 
 
 def _again(context: Context, back: _Back, record: Record) -> NewMessage:
-    """Give the message as it is stored now: on its way to another try, or as a dead letter."""
+    """Return the message as it is stored now: on its way to another try, or as a dead letter."""
     header, group = back.header, back.group
     properties = parse_properties(record.properties)
     properties.setdefault(names.RETRY_TOPIC, record.topic)

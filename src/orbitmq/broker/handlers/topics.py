@@ -119,13 +119,13 @@ def clean_unused(context: Context, request: Command, _connection: Connection) ->
 
 
 def get_all_topics(context: Context, request: Command, connection: Connection) -> Result:
-    """Give the whole table."""
+    """Return the whole table."""
     encode = context.topics.contents()
     return context.cold_reads.answer(connection, request, lambda: reply_to(request, body=encode()))
 
 
 def get_topic_config(context: Context, request: Command, _connection: Connection) -> Result:
-    """Give one topic's settings."""
+    """Return one topic's settings."""
     topic = read_header(GetTopicConfig, request.fields).topic
     config = context.topics.find(topic)
     if config is None:
@@ -138,13 +138,13 @@ def get_topic_config(context: Context, request: Command, _connection: Connection
 
 
 def get_system_topics(context: Context, request: Command, _connection: Connection) -> Result:
-    """Give the names that are the system's."""
+    """Return the names that are the system's."""
     names = sorted(system_topic_names(context.settings))
     return reply_to(request, body=write_json(TopicList(topic_list=names), standard=False))
 
 
 def get_topic_stats(context: Context, request: Command, connection: Connection) -> Result:
-    """Give where each write queue of a topic begins and ends, and when it was written to last."""
+    """Return where each write queue of a topic begins and ends, and when it was written to last."""
     topic = read_header(GetTopicStats, request.fields).topic
     config = context.topics.find(topic)
     if config is None:
