@@ -83,8 +83,6 @@ SAMPLES: list[tuple[Rule, str, str, list[int]]] = [
     (tidy_rules.short_functions, "src/a.py", "def f():\n" + " x\n" * 70, [1]),
     (tidy_rules.short_functions, "src/a.py", "class A:\n async def f():\n" + "  x\n" * 70, [2]),
     (tidy_rules.short_functions, "src/a.py", "def f():\n" + " x\n" * 69, []),
-    (tidy_rules.small_files, "src/a.py", "x\n" * 501, [501]),
-    (tidy_rules.small_files, "src/a.py", "x\n" * 500, []),
     (tidy_rules.small_files, "tests/a.py", "x\n" * 801, [801]),
     (tidy_rules.small_files, "tests/a.py", "x\n" * 800, []),
     (tidy_rules.few_parameters, "src/a.py", "def f(a, b, /, c, d, *e, g, **h): ...", [1]),
