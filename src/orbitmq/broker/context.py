@@ -118,8 +118,8 @@ class Context:
         note_pull = partial(note_outcome, self)
         self.long_polls = LongPolls(core, clock, note_pull)
         self.told_events = ToldEvents()
-        self.on_grown: Callable[[set[Queue]], None] = lambda _queues: None
-        """Called with the queues that have grown, when that may be seen."""
+        self.on_grown: list[Callable[[set[Queue]], None]] = []
+        """Called in this order with the queues that have grown, when that may be seen."""
         self.on_connection_closed: Callable[[Connection], None] = lambda _connection: None
         self.cold_reads = ColdReads(
             tables.store, file_limits(settings), clock=clock, note=note_pull
@@ -334,9 +334,14 @@ class Context:
             self.flusher.want_sync()
         elif self._is_sync_eager:
             self.flusher.note_written()
-        self.long_polls.wake(grown)
-        self.on_grown(grown)
+        self._note_grown(grown)
         self._request_rest()
+
+    def _note_grown(self, grown: set[Queue]) -> None:
+        """Wake the pulls that may see more now, then tell all who follow queues."""
+        self.long_polls.wake(grown)
+        for tell in self.on_grown:
+            tell(grown)
 
     def _request_rest(self) -> None:
         """Have another turn when what was called at the end of this one staged more."""
@@ -378,8 +383,7 @@ class Context:
             return
         self._waiting.release(self.store.durable_offset)
         self._stored.value = self.store.message_count
-        self.long_polls.wake(grown)
-        self.on_grown(grown)
+        self._note_grown(grown)
 
     async def readable(self) -> None:
         """Return when what is written now can be read: at once, or after the sync."""

@@ -210,7 +210,7 @@ class Delays:
             level.next_offset = delays.find(level.number)
             level.seen_offset = level.queue.readable_offset
         self._queues = {level.queue for level in self._levels}
-        self._context.on_grown = self._note_grown
+        self._context.on_grown.append(self._note_grown)
         self._is_delivering = True
         self._look()
 

@@ -1,0 +1,27 @@
+"""The end of a turn: who is told of what it brought."""
+
+import asyncio
+from pathlib import Path
+
+from orbitmq.config import BrokerSettings
+from orbitmq.core import Queue
+from orbitmq.net.turn import Turn
+from orbitmq.world.net import run
+from tests.behaviour.requests import send_request
+from tests.broker.running import running
+
+SETTINGS = BrokerSettings(listen_port=0, mapped_file_size_commit_log=1 << 20)
+
+
+def test_all_who_follow_queues_are_told_of_each_that_grew(tmp_path: Path) -> None:
+    """Symptom: a second follower silenced the first, and delayed messages were not delivered."""
+
+    async def scenario() -> None:
+        async with running(tmp_path, Turn(asyncio.get_running_loop()), SETTINGS) as site:
+            told: tuple[list[Queue], list[Queue]] = ([], [])
+            for one in told:
+                site.broker._context.on_grown.append(one.extend)
+            assert (await site.call(send_request("Orders"))).code == 0
+            assert [[queue.topic for queue in one] for one in told] == [["Orders"]] * 2
+
+    run(scenario())
