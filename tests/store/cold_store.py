@@ -89,7 +89,6 @@ class ColdStore:
                 born_host=HOST,
                 store_host=HOST,
             ),
-            size_max=self.log_size,
         )
 
     def _put_log(self) -> None:

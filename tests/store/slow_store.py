@@ -136,7 +136,7 @@ def record_at(data: bytes, position: int, base: int) -> Stored | None:
     if not 0 < size <= len(data) - position:
         return None
     try:
-        record, size = decode_record(data[position : position + size], size_max=size)
+        record, size = decode_record(data[position : position + size])
     except CorruptRecord:
         return None
     return Stored(record, size) if record.log_offset == base + position else None

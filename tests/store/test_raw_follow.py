@@ -6,12 +6,11 @@ import pytest
 
 from orbitmq.errors import StoreError
 from orbitmq.store.options import StoreOptions
-from orbitmq.store.scan import RECORD_BYTES_MAX
 from orbitmq.store.store import Store
-from orbitmq.wire.record import encode_blank
+from orbitmq.wire.record import RECORD_SIZE_MAX, encode_blank
 from tests.store.opened import open_store, read_all, send
 
-FILE_SIZE = RECORD_BYTES_MAX + 4096
+FILE_SIZE = RECORD_SIZE_MAX + 4096
 OPTIONS = StoreOptions(log_file_size=FILE_SIZE, is_indexed=False)
 BLANK = encode_blank(FILE_SIZE)
 

@@ -29,7 +29,7 @@ MAGIC = MAGIC_V1.to_bytes(4, "big")
 def record(log_offset: int, body: bytes = b"body", **fields: object) -> bytes:
     values = {"topic": "T", "born_host": HOST, "store_host": HOST, **fields}
     whole = Record(body=body, log_offset=log_offset, **values)  # type: ignore[arg-type] # by name
-    return encode_record(whole, size_max=1 << 26)
+    return encode_record(whole)
 
 
 @given(

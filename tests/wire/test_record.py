@@ -208,14 +208,13 @@ def test_the_error_names_the_place_in_the_log() -> None:
     assert caught.value.log_offset == 5_007
 
 
-def test_a_larger_limit_lets_larger_records_through() -> None:
-    record = msgspec.structs.replace(PLAIN, body=bytes(RECORD_SIZE_MAX))
-    with pytest.raises(LocalProtocolError, match="maxMessageSize"):
-        encode_record(record)
-    data = encode_record(record, size_max=2 * RECORD_SIZE_MAX)
-    with pytest.raises(CorruptRecord, match="maxMessageSize"):
-        decode_record(data)
-    assert decode_record(data, size_max=2 * RECORD_SIZE_MAX)[1] == len(data)
+def test_a_record_is_written_and_read_up_to_the_one_limit() -> None:
+    around = SIZE - len(PLAIN.body)
+    record = msgspec.structs.replace(PLAIN, body=bytes(RECORD_SIZE_MAX - around))
+    data = encode_record(record)
+    assert len(data) == decode_record(data)[1] == RECORD_SIZE_MAX
+    with pytest.raises(LocalProtocolError, match=f"limit {RECORD_SIZE_MAX}"):
+        encode_record(msgspec.structs.replace(record, body=record.body + b"x"))
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ from orbitmq.arrow.slow_rows import (
     slow_column,
     slow_row,
 )
-from orbitmq.arrow.starts import RECORD_BYTES_MAX, Bytes, Positions
+from orbitmq.arrow.starts import Bytes, Positions
 from orbitmq.ensure import ensure
 from orbitmq.wire.checksum import crc32
 from orbitmq.wire.host import Host, unpack_ip
@@ -123,8 +123,7 @@ class BatchDecoder:
         order = np.cumsum(is_plain) - 1
         plain_count = int(is_plain.sum())
         for at in np.flatnonzero(~is_plain).tolist():
-            limit = _limit(data, positions, at)
-            row = slow_row(data, int(positions[at]), limit, self._reading)
+            row = slow_row(_up_to_next(data, positions, at), int(positions[at]), self._reading)
             if isinstance(row, Damage):
                 damage.append(row)
                 order[at] = -1
@@ -244,7 +243,7 @@ def _has_right_crc(data: Bytes, frames: Frames) -> Mask:
     return is_right
 
 
-def _limit(data: Bytes, positions: Positions, at: int) -> int:
-    """Return the most that a record may take: it does not reach into the next one."""
+def _up_to_next(data: Bytes, positions: Positions, at: int) -> memoryview:
+    """Return the data without the next record: none reaches into it."""
     end = len(data) if at + 1 == len(positions) else int(positions[at + 1])
-    return min(end - int(positions[at]), RECORD_BYTES_MAX)
+    return memoryview(data)[:end]

@@ -21,6 +21,7 @@ from orbitmq.wire.record import (
     LAYOUTS,
     MAGIC_V1,
     PROPERTIES_SIZE_CODE,
+    RECORD_SIZE_MAX,
     RECORD_SIZE_MIN,
     TOPIC_SIZE_CODES,
 )
@@ -86,7 +87,12 @@ def _measured(memory: NDArray[np.uint8], starts: Positions) -> tuple[Frames, Mas
     head = _heads(memory, starts)
     size = head["total_size"].astype(np.int64)
     end = starts + size
-    is_plain = (size >= RECORD_SIZE_MIN) & (end <= len(memory)) & (head["magic"] == MAGIC_V1)
+    is_plain = (
+        (size >= RECORD_SIZE_MIN)
+        & (size <= RECORD_SIZE_MAX)
+        & (end <= len(memory))
+        & (head["magic"] == MAGIC_V1)
+    )
     is_plain &= (head["sys_flag"] & _HOSTS_V6) == 0
     is_plain[:-1] &= end[:-1] <= starts[1:]
     body_start = starts + HEAD_SIZE

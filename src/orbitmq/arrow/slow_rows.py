@@ -50,12 +50,10 @@ class Reading(NamedTuple):
     is_raw_wanted: bool
 
 
-def slow_row(data: Bytes, position: int, limit: int, reading: Reading) -> SlowRow | Damage:
-    """Return the record at `position`, or why there is none; no record is longer than `limit`."""
+def slow_row(data: Bytes, position: int, reading: Reading) -> SlowRow | Damage:
+    """Return the record at `position`, or why there is none."""
     try:
-        record, size = decode_record(
-            data, position, is_crc_checked=reading.is_crc_checked, size_max=limit
-        )
+        record, size = decode_record(data, position, is_crc_checked=reading.is_crc_checked)
     except CorruptRecord as error:
         return Damage(position, _claimed_size(data, position), error.detail)
     raw = bytes(data[position : position + size]) if reading.is_raw_wanted else b""

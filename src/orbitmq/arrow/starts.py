@@ -24,9 +24,6 @@ Stop = Literal["end", "blank", "zero", "damage", "cut"]
 """end: the asked end was reached. blank: the log goes on in its next file. zero: nothing was
 written here yet. cut: the record is longer than the data. damage: anything else."""
 
-RECORD_BYTES_MAX = 64 << 20
-"""More than any maxMessageSize in use; a larger size is damage."""
-
 COUNT_MAX = 1 << 62
 """As many as there are."""
 

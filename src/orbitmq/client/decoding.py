@@ -136,7 +136,7 @@ class Decoder:
     def _other(self, body: bytes, start: int) -> tuple[ReceivedMessage, int]:
         """Read a record that is not a plain one of this queue, or say what is wrong with it."""
         try:
-            record, size = decode_record(body, start, size_max=len(body))
+            record, size = decode_record(body, start)
         except CorruptRecord as error:
             raise RemoteProtocolError(
                 "pull-answer",

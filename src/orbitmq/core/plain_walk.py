@@ -19,6 +19,7 @@ from orbitmq.wire.record import (
     BLANK_SIZE,
     LAYOUTS,
     PROPERTIES_SIZE_CODE,
+    RECORD_SIZE_MAX,
     RECORD_SIZE_MIN,
     TOPIC_SIZE_CODES,
     Layout,
@@ -85,7 +86,12 @@ def record_at(view: memoryview, position: int, file_offset: int) -> Walked | Non
         fields = head.unpack_from(view, position)
     size, magic, crc, queue_id, queue_offset, log_offset, sys_flag, store_ms, body_size = fields
     topic_size_code = _TOPIC_SIZES.get(magic)
-    if topic_size_code is None or log_offset != file_offset + position or size > left:
+    if (
+        topic_size_code is None
+        or log_offset != file_offset + position
+        or size > left
+        or size > RECORD_SIZE_MAX
+    ):
         return None
     body_start = position + head.size
     body_end = body_start + body_size

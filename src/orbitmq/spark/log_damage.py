@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from orbitmq.arrow.starts import RECORD_BYTES_MAX, walk
+from orbitmq.arrow.starts import walk
 from orbitmq.core import is_end_of_file, record_at
 from orbitmq.store.bad_record import Footing, ViewGround, step_over
 from orbitmq.store.scan import next_record
 from orbitmq.store.torn import is_cut_off
-from orbitmq.wire.record import BLANK_MAGIC, BLANK_SIZE, FIELDS, MAGIC_V1
+from orbitmq.wire.record import BLANK_MAGIC, BLANK_SIZE, FIELDS, MAGIC_V1, RECORD_SIZE_MAX
 
 WALK_COUNT = 65_536
 PAGE_SIZE = 4_096
@@ -78,7 +78,7 @@ def behind_damage(
     if begin >= search_end:
         return None
     begin = max(at + 1, begin - _PREFIX_SIZE)  # sizes, and what comes before magics, begin so
-    found = next_record(view[begin : search_end + RECORD_BYTES_MAX], 0, base + begin)
+    found = next_record(view[begin : search_end + RECORD_SIZE_MAX], 0, base + begin)
     if found is not None and begin + found <= search_end:
         return begin + found
     return _closing_blank(view, begin, search_end)

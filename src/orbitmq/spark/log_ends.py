@@ -20,8 +20,10 @@ from orbitmq.wire.record import RECORD_SIZE_MAX, decode_record
 from orbitmq.world.files import Files
 from orbitmq.world.mapped import mapped
 
-LOOK_BACK_BYTES = 2 * RECORD_SIZE_MAX
-LOOK_AHEAD_BYTES = 2 * RECORD_SIZE_MAX
+LOOK_BACK_BYTES = 8 << 20
+"""Where no record begins within so much, there are few: then all of the file is walked."""
+
+LOOK_AHEAD_BYTES = RECORD_SIZE_MAX
 """How far records are looked for behind zeros where the log is followed: it costs each time."""
 
 _PREFIX_SIZE = 8

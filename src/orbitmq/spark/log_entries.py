@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitmq.arrow.starts import RECORD_BYTES_MAX
 from orbitmq.store.layout import Folder, is_file_name
+from orbitmq.wire.record import RECORD_SIZE_MAX
 from orbitmq.world.files import Files
 from orbitmq.world.mapped import mapped
 
@@ -52,7 +52,7 @@ def entries_of(files: Files, queue: Path) -> Iterator[Entries]:
 
 def are_possible(entries: Entries) -> NDArray[np.bool_]:
     """Say of each entry whether it can be one (rule 2)."""
-    is_possible: NDArray[np.bool_] = (entries["size"] > 0) & (entries["size"] <= RECORD_BYTES_MAX)
+    is_possible: NDArray[np.bool_] = (entries["size"] > 0) & (entries["size"] <= RECORD_SIZE_MAX)
     return is_possible
 
 

@@ -117,6 +117,6 @@ def first_store_ms(files: Files, log_file: LogFile) -> int | None:
         return None
     whole = files.read_at(log_file.path, 0, int.from_bytes(data[:4], "big")) or b""
     try:
-        return decode_record(whole, is_crc_checked=False, size_max=len(whole))[0].store_ms
+        return decode_record(whole, is_crc_checked=False)[0].store_ms
     except CorruptRecord:
         return None

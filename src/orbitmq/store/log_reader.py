@@ -14,14 +14,12 @@ from orbitmq.core import LogTail, Walked, record_at
 from orbitmq.store.bad_record import Footing, ViewGround, step_over
 from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.scan import next_record
-from orbitmq.wire.record import BLANK_MAGIC
+from orbitmq.wire.record import BLANK_MAGIC, RECORD_SIZE_MAX
 from orbitmq.world.files import Files
 
 READ_BYTES_MAX = 1_048_576
-SEARCH_BYTES_MAX = 67_108_864
-"""How much is looked at together for the next whole record: several times what one can take."""
-
-RECORD_BYTES_MAX = 16_777_216
+SEARCH_BYTES_MAX = 2 * RECORD_SIZE_MAX
+"""How much is looked at together for the next whole record: twice what one can take."""
 
 _PREFIX = struct.Struct(">iI")  # size, magic
 
@@ -88,6 +86,6 @@ class LogReader:
             if following is not None:
                 return log_offset + following
         if len(data) >= SEARCH_BYTES_MAX:
-            return log_offset + len(data) - RECORD_BYTES_MAX
+            return log_offset + len(data) - RECORD_SIZE_MAX
         is_rest_of_file = (log_offset + len(data)) % self._tail.file_size == 0
         return self._next_file(log_offset) if is_rest_of_file else log_offset + len(data)

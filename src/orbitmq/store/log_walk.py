@@ -27,6 +27,7 @@ from orbitmq.wire.record import (
     BLANK_SIZE,
     MAGIC_V1,
     MAGIC_V2,
+    RECORD_SIZE_MAX,
     RECORD_SIZE_MIN,
     Record,
     decode_record,
@@ -34,8 +35,6 @@ from orbitmq.wire.record import (
 from orbitmq.world.files import Files
 
 PIECE_SIZE = 1 << 20
-RECORD_BYTES_MAX = 64 << 20
-"""More than any maxMessageSize in use; keeps a flipped size field from filling the memory."""
 
 _MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2, BLANK_MAGIC))
 _OFFSET_AT = 28
@@ -189,14 +188,12 @@ class LogWalk:
         left = self.file_size - position
         if size == 0 and magic == 0:
             return None, "zeros instead of a record"
-        if not RECORD_SIZE_MIN <= size <= min(left, RECORD_BYTES_MAX):
+        if not RECORD_SIZE_MIN <= size <= min(left, RECORD_SIZE_MAX):
             return None, f"a record cannot have {size} bytes here"
         window.cover(position, size)
         at = position - window.start
         try:
-            record, size = decode_record(
-                window.data, at, base_offset=start + position - at, size_max=size
-            )
+            record, size = decode_record(window.data, at, base_offset=start + position - at)
         except CorruptRecord as error:
             return None, error.detail
         if record.log_offset != start + position:

@@ -21,8 +21,7 @@ from orbitmq.core.state import ENTRY
 from orbitmq.errors import StoreError
 from orbitmq.store.follow import entry_code, is_indexed, light_copies
 from orbitmq.store.publishing import Keyed, Written
-from orbitmq.store.scan import RECORD_BYTES_MAX
-from orbitmq.wire.record import BLANK_MAGIC, BLANK_SIZE, MAGIC_V1, MAGIC_V2
+from orbitmq.wire.record import BLANK_MAGIC, BLANK_SIZE, MAGIC_V1, MAGIC_V2, RECORD_SIZE_MAX
 from orbitmq.wire.sysflag import enters_queue
 
 _PREFIX = struct.Struct(">iI")  # size, magic
@@ -70,7 +69,7 @@ class RawFollower:
         next_offsets: dict[tuple[str, int], int] = {}
         position = 0
         while size := self._size_at(data, position):
-            if size > RECORD_BYTES_MAX:
+            if size > RECORD_SIZE_MAX:
                 return self._cut_at_long_blank(data, position, size, records)
             if size > len(data) - position:
                 break
@@ -120,7 +119,7 @@ class RawFollower:
         size, magic = _PREFIX.unpack_from(data, position)
         at = self._tail.end_offset + position
         left = self._tail.file_size - at % self._tail.file_size
-        is_size = 0 < size <= min(left, RECORD_BYTES_MAX)
+        is_size = 0 < size <= min(left, RECORD_SIZE_MAX)
         if magic == BLANK_MAGIC:
             is_size = size == left
         if magic not in _MAGICS or not is_size:

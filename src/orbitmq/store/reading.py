@@ -23,11 +23,8 @@ from orbitmq.store.layout import Folder
 from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.queue_ext import ADDRESS_MAX, ExtraUnits, Unit
 from orbitmq.wire.names import LIGHT_QUEUE_PREFIX
-from orbitmq.wire.record import RECORD_SIZE_MIN
+from orbitmq.wire.record import RECORD_SIZE_MAX, RECORD_SIZE_MIN
 from orbitmq.world.files import Files
-
-READ_SIZE_MAX = 67_108_864
-"""No record is that long; keeps a damaged size from filling the memory."""
 
 DAMAGED_MAX = 10_000
 """So many damaged records are told apart; the count stands still there."""
@@ -346,7 +343,7 @@ def _is_of(walked: Walked, view: QueueView, queue_offset: int) -> bool:
 
 
 def _is_record_size(size: int) -> bool:
-    return RECORD_SIZE_MIN <= size <= READ_SIZE_MAX
+    return RECORD_SIZE_MIN <= size <= RECORD_SIZE_MAX
 
 
 # --- By log offset ---

@@ -29,12 +29,12 @@ from orbitmq.errors import ReadFailed
 from orbitmq.store.bad_record import Footing, step_over
 from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.torn import has_lost_sector, is_cut_off
-from orbitmq.wire.frame import FRAME_SIZE_MAX
 from orbitmq.wire.record import (
     BLANK_MAGIC,
     BLANK_SIZE,
     MAGIC_V1,
     MAGIC_V2,
+    RECORD_SIZE_MAX,
     RECORD_SIZE_MIN,
     layout_of,
 )
@@ -44,10 +44,8 @@ PIECE_SIZE = 8 << 20
 SLICE_SIZE = 1 << 20
 PAGE_SIZE = 4_096
 NOWHERE = 1 << 63
-RECORD_BYTES_MAX = 2 * FRAME_SIZE_MAX
-"""No message comes in a larger frame; twice that, for whoever has raised the original's limit."""
-SEARCH_SIZE = 2 * RECORD_BYTES_MAX
-ZEROS_ENOUGH = 2 * RECORD_BYTES_MAX
+SEARCH_SIZE = 2 * RECORD_SIZE_MAX
+ZEROS_ENOUGH = 2 * RECORD_SIZE_MAX
 LONG_BODY_SIZE = 65_536
 """Longer bodies are summed by parts when a record is looked for: see _Sums."""
 
@@ -232,7 +230,7 @@ def _needed(data: memoryview, left: int) -> int:
     if len(data) < _PREFIX.size:
         return 0
     size, magic = _PREFIX.unpack_from(data)
-    return size if magic in _MAGICS and size <= min(left, RECORD_BYTES_MAX) else 0
+    return size if magic in _MAGICS and size <= min(left, RECORD_SIZE_MAX) else 0
 
 
 class _Ground:
@@ -361,7 +359,7 @@ def find_record(
             return log_offset + position
         if log_offset + len(data) >= file_end:
             return None
-        log_offset += len(data) - RECORD_BYTES_MAX
+        log_offset += len(data) - RECORD_SIZE_MAX
     return None
 
 

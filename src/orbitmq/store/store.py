@@ -41,18 +41,16 @@ from orbitmq.store.retention import Retention, RetentionSettings
 from orbitmq.store.stats import StoreStats
 from orbitmq.store.topic_removal import RemovalJob, RemovalTargets, TopicRemovals
 from orbitmq.store.write_behind import WriteBehind
-from orbitmq.wire.record import BLANK_SIZE
+from orbitmq.wire.record import AROUND_BODY_MAX, BLANK_SIZE
 
 __all__ = ["KeyQuery", "Store", "largest_body"]
 
 PAGE_SIZE = 4_096
-AROUND_BODY_MAX = 65_536 + BLANK_SIZE
-"""More than what a record and the end of its file need besides the body."""
 
 
 def largest_body(log_file_size: int) -> int:
     """Return the largest body whose record surely fits a log file: records never span files."""
-    return log_file_size - AROUND_BODY_MAX
+    return log_file_size - AROUND_BODY_MAX - BLANK_SIZE
 
 
 class Store:

@@ -21,6 +21,7 @@ import msgspec
 from orbitmq.ensure import ensure
 from orbitmq.errors import CorruptRecord, LocalProtocolError
 from orbitmq.wire.checksum import crc32
+from orbitmq.wire.frame import FRAME_SIZE_MAX
 from orbitmq.wire.host import V4_SIZE, V6_SIZE, Host, pack_ip, unpack_ip
 from orbitmq.wire.properties import PROPERTIES_SIZE_MAX
 from orbitmq.wire.sysflag import BORN_HOST_V6, STORE_HOST_V6, with_host_bits
@@ -32,11 +33,13 @@ MAGIC_V2 = 0xDAA320AB
 BLANK_MAGIC = 0xCBD43194
 BLANK_SIZE = 8
 
-BODY_SIZE_MAX = 4_194_304
-"""The original's default maxMessageSize."""
+AROUND_BODY_MAX = 65_536
+"""More than a record has besides its body, as the original reckons."""
 
-RECORD_SIZE_MAX = BODY_SIZE_MAX + 65_536
-"""What the original allows around the largest body; the fixed part, topic and properties fit."""
+RECORD_SIZE_MAX = 2 * FRAME_SIZE_MAX
+"""No record is longer; a greater size is damage. Nobody else decides this: what one reader takes
+for a record must not be damage to another. Our maxMessageSize needs less; that of an original is
+bounded by the frame alone, and there the bound of the frame can be raised."""
 
 Bytes = bytes | bytearray | memoryview
 
@@ -156,7 +159,6 @@ def decode_record(
     *,
     base_offset: int = 0,
     is_crc_checked: bool = True,
-    size_max: int = RECORD_SIZE_MAX,
 ) -> tuple[Record, int]:
     """Return the record that begins at `start` of `data`, and its size.
 
@@ -165,7 +167,7 @@ def decode_record(
     """
     ensure(start >= 0, "a record begins inside the data")
     try:
-        return _decode(data, start, size_max, is_crc_checked=is_crc_checked)
+        return _decode(data, start, is_crc_checked=is_crc_checked)
     except _Damage as damage:
         raise CorruptRecord(base_offset + start, str(damage)) from None
 
@@ -193,7 +195,7 @@ def is_blank(data: Bytes, start: int = 0) -> bool:
     return bool(_PREFIX.unpack_from(data, start)[1] == BLANK_MAGIC)
 
 
-def _total_size(data: Bytes, start: int, size_max: int) -> int:
+def _total_size(data: Bytes, start: int) -> int:
     """Check what can be known before the fields are read."""
     left = len(data) - start
     if left < _PREFIX.size:
@@ -205,15 +207,15 @@ def _total_size(data: Bytes, start: int, size_max: int) -> int:
         raise _Damage(f"unknown magic {magic:#010x}")
     if total_size < RECORD_SIZE_MIN:
         raise _Damage(f"size {total_size}, the least is {RECORD_SIZE_MIN}")
-    if total_size > size_max:
-        raise _Damage(f"size {total_size}, limit {size_max} (maxMessageSize and 65536)")
+    if total_size > RECORD_SIZE_MAX:
+        raise _Damage(f"size {total_size}, limit {RECORD_SIZE_MAX}")
     if total_size > left:
         raise _Damage(f"size {total_size}, only {left} bytes are left")
     return int(total_size)
 
 
-def _decode(data: Bytes, start: int, size_max: int, *, is_crc_checked: bool) -> tuple[Record, int]:
-    total_size = _total_size(data, start, size_max)
+def _decode(data: Bytes, start: int, *, is_crc_checked: bool) -> tuple[Record, int]:
+    total_size = _total_size(data, start)
     (sys_flag,) = _SYS_FLAG.unpack_from(data, start + _POSITIONS["sys_flag"])
     head = layout_of(sys_flag).head
     body_start = start + head.size
@@ -313,7 +315,7 @@ def properties_of(data: Bytes) -> bytes:
 # --- Writing ---
 
 
-def encode_record(record: Record, *, size_max: int = RECORD_SIZE_MAX) -> bytes:
+def encode_record(record: Record) -> bytes:
     """Return the bytes of a record, with the body's CRC and the host bits of the sysFlag.
 
     Raises LocalProtocolError when a value does not fit.
@@ -334,10 +336,8 @@ def encode_record(record: Record, *, size_max: int = RECORD_SIZE_MAX) -> bytes:
     properties_size = _PROPERTIES_SIZE.pack(len(record.properties))
     parts = (record.body, topic_size, topic, properties_size, record.properties)
     total_size = layout.head.size + sum(map(len, parts))
-    if total_size > size_max:
-        raise LocalProtocolError(
-            f"record of {total_size} bytes, limit {size_max} (maxMessageSize and 65536)"
-        )
+    if total_size > RECORD_SIZE_MAX:
+        raise LocalProtocolError(f"record of {total_size} bytes, limit {RECORD_SIZE_MAX}")
     values = (
         total_size,
         record.magic,

@@ -34,8 +34,8 @@ from orbitmq.wire.headers_client import (
 )
 
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
-BODY_SIZE_MAX = 8 * 1_048_576
-"""An answer must fit a frame; what does not fit any more is left out."""
+ANSWER_SIZE_MAX = 8 * 1_048_576
+"""An answer must fit a frame; behind the first message, what does not fit any more is left out."""
 
 
 def get_max_offset(context: Context, request: Command, _connection: Connection) -> Result:
@@ -126,7 +126,7 @@ def query_message(context: Context, request: Command, connection: Connection) ->
         size = 0
         for log_offset in find():
             record = record_by_offset(context.store.reader, log_offset, visible_offset)
-            if record is not None and size + len(record) <= BODY_SIZE_MAX:
+            if record is not None and (not size or size + len(record) <= ANSWER_SIZE_MAX):
                 records.append(record)
                 size += len(record)
         if not records:
