@@ -209,7 +209,7 @@ def test_a_message_is_shown_searched_and_its_body_written(
     assert shown["groups"] == []
     words = ("message", "show", sent["message_id"], "--topic", topic, *flags[1:])
     for_people = shell(tmp_path, *words)
-    assert "body              grüße\\n\\x1b[31m\n" in for_people.out
+    assert "body               grüße\\n\\x1b[31m\n" in for_people.out
     assert "no group consumes its topic" in for_people.out
     body = shell(tmp_path, *words, "--body")
     assert body.out == "grüße\n\x1b[31m"
@@ -218,7 +218,7 @@ def test_a_message_is_shown_searched_and_its_body_written(
     assert "has no message with key k1 in that time" in ago.err
     missing = shell(tmp_path, "message", "show", sent["message_id"], *flags)
     assert missing.code == 2
-    assert missing.err.endswith("name its topic\n")
+    assert missing.err.endswith("name its topic (topic=, --topic)\n")
 
 
 # --- servers ---
@@ -258,16 +258,16 @@ def test_broker_still_runs_a_broker_beside_show(tmp_path: Path) -> None:
         (("topic", "show", "Nowhere"), 1, "make it (orbitmq topic create Nowhere)"),
         (("topic", "create", "a b"), 2, "allowed are letters"),
         (("topic", "create", "T", "--cluster", "Z"), 1, "known are DefaultCluster"),
-        (("topic", "create", "T", "--queues", "no"), 2, "'no' is no whole number above 0"),
+        (("topic", "create", "T", "--queues", "no"), 2, "'no' is not a positive integer"),
         (("group", "show", "Nobody"), 1, "make it (orbitmq group create Nobody)"),
-        (("group", "reset", "G", "T", "--to", "soon"), 2, "'soon' is no time"),
+        (("group", "reset", "G", "T", "--to", "soon"), 2, "'soon' is not valid"),
         (("group", "reset", "G", "T", "--offset", "1", "--queue", "0"), 2, "--queue needs"),
         (("broker", "show", "broker-z"), 1, "known are broker-a"),
-        (("message", "show", "xyz"), 2, "name its topic"),
+        (("message", "show", "xyz"), 2, "name its topic (topic=, --topic)"),
         (("tail", "Nowhere"), 1, "make it (orbitmq topic create Nowhere)"),
         (("consume", "Nowhere", "--group", "G"), 1, "make it (orbitmq topic create Nowhere)"),
         (("tail", "TBW102", "--tag", "||"), 2, "names no tag"),
-        (("send", "T"), 2, "give a body, or -f FILE"),
+        (("send", "T"), 2, "give a BODY, or -f FILE"),
         (("send", "T", "-f", "missing.txt"), 2, "there is no file missing.txt"),
         (("send", "T", "x", "--property", "DELAY=3"), 2, "belongs to the system"),
     ],

@@ -1,4 +1,4 @@
-"""`orbitmq broker`: run a broker, or with --brokers several of them; `show` one that runs.
+"""`orbitmq broker`: run a broker, or with --brokers several; `show` and `set` ask a running one.
 
 In: flags, a settings file, the data folder, NAMESRV_ADDR. Out: `ready broker=HOST:PORT` and the
 service until a signal comes; or, with -p or -m, its settings.
@@ -86,7 +86,7 @@ examples:
   orbitmq broker --namesrv 127.0.0.1:9876          on 127.0.0.1:10911, files in ./data/store
   orbitmq broker --namesrv "10.0.0.1:9876;10.0.0.2:9876" --host 0.0.0.0 -D brokerIP1=10.0.0.7
   orbitmq broker -c broker.conf --data-dir /var/lib/orbitmq
-  orbitmq broker -c broker.conf -p                 the settings that would be in force
+  orbitmq broker -c broker.conf -p                 the settings that would be used
   orbitmq broker --namesrv 127.0.0.1:9876 --brokers 4    ports 10911, 10921, 10931, 10941
 """
 
@@ -95,8 +95,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     """Add this command to the command line."""
     parser = subparsers.add_parser(
         "broker",
-        help="run a broker, or show one",
-        description="Run a broker: it keeps messages, takes them from producers and gives them to "
+        help="run a broker, show one, or change its settings",
+        description="Run a broker: it stores the messages of producers, delivers them to "
         "consumers, and registers with name servers.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -119,13 +119,13 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--is-child", action="store_true", help=argparse.SUPPRESS
     )
     parser.set_defaults(run=run)
-    from orbitmq.cli.broker_show import add_show  # who starts a broker has no need of a client
+    from orbitmq.cli.broker_show import add_verbs  # who starts a broker has no need of a client
 
-    add_show(parser.add_subparsers(metavar="show", title="looking at one that runs"))
+    add_verbs(parser.add_subparsers(metavar="show|set", title="a running broker"))
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; give its exit code."""
+    """Run the command; return its exit code."""
     return run_command("orbitmq broker", lambda: _run(arguments))
 
 

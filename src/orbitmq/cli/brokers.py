@@ -120,7 +120,7 @@ class _Member:
         self._clock = SystemClock()
 
     async def start(self) -> str:
-        """Start it; give its address when it is ready. Raises StartFailed when it ends instead."""
+        """Start it; return its address when it is ready. Raises StartFailed when it ends first."""
         namesrv = ["--namesrv", self._namesrv] if self._namesrv else []
         self._child = await start_child([*self._plan.command(), *namesrv])
         line = await self._child.line()
@@ -174,7 +174,7 @@ class Brokers:
         self._keepers: list[asyncio.Task[None]] = []
 
     async def start(self) -> str:
-        """Start all; give their addresses, separated by commas, when all are ready."""
+        """Start all; return their addresses, separated by commas, when all are ready."""
         starts = [asyncio.create_task(member.start()) for member in self._members]
         try:
             addresses = await asyncio.gather(*starts)

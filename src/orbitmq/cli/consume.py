@@ -4,7 +4,7 @@ In: a topic and a group. Out: a line a message, until Ctrl-C or a limit.
 
 Rules:
 1. It shares the queues with the other members of the group, and commits what it has shown.
-2. A group that is new begins at the first message, or with --from latest at the end.
+2. A new group begins at the first message, or with --from latest at the end.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "consume",
         help="consume messages as a member of a group",
         description="Consume messages as a member of a group, and show them.",
-        epilog=EXAMPLES.replace("%", "%%"),
+        epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("topic", metavar="TOPIC")
@@ -60,7 +60,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; give its exit code."""
+    """Run the command; return its exit code."""
     return run_client("orbitmq consume", until_stopped(_main(arguments)))
 
 

@@ -4,7 +4,7 @@ In: names and settings of consumer groups, and where they are to go on. Out: tab
 
 Rules:
 1. Deleting asks on a terminal unless --yes; in a script it does not.
-2. Of a group that broadcasts brokers know no progress, so no lag is shown: a number would alarm.
+2. A broadcasting group keeps its offsets at its members, so no lag is shown: a number would alarm.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import asyncio
 
 from orbitmq.cli.screen import RED, YELLOW, Screen
 from orbitmq.cli.shell import NotDone, add_noun, add_verb, confirm, positive
-from orbitmq.cli.times import HELP, span_text, time_ms, time_text
+from orbitmq.cli.times import HELP, place, span_text, time_text
 from orbitmq.client.admin import Admin, GroupOptions
 from orbitmq.client.admin_results import GroupMembers, GroupProgress, GroupSummary, ResetResult
 from orbitmq.errors import MQError, SettingError
@@ -21,7 +21,7 @@ from orbitmq.wire.bodies_client import MessageModel, MessageQueue
 EXAMPLES = """\
 examples:
   orbitmq group list                               with members and lag
-  orbitmq group show billing                       who consumes what, and how far each queue is
+  orbitmq group show billing                       members, and the lag of each queue
   orbitmq group create billing --retries 3
   orbitmq group reset billing orders --to earliest
   orbitmq group reset billing orders --to -10m     again what came in the last ten minutes
@@ -29,18 +29,17 @@ examples:
   orbitmq group delete billing --yes
 """
 
-ENDS = ("earliest", "latest")
 ASKED_AT_A_TIME = 8
 
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add this command to the command line."""
-    verbs = add_noun(subparsers, "group", "list, make, show, move and delete groups", EXAMPLES)
+    verbs = add_noun(subparsers, "group", "list, create, show, reset and delete groups", EXAMPLES)
     listing = add_verb(verbs, "group list", "list consumer groups with members and lag", _list)
-    listing.add_argument("--all", action="store_true", help="the system's as well")
+    listing.add_argument("--all", action="store_true", help="include the system's")
     listing.add_argument("--names", action="store_true", help="only their names, one a line")
     _add_create(verbs)
-    show = add_verb(verbs, "group show", "show who consumes, and how far it is", _show)
+    show = add_verb(verbs, "group show", "show members, and offsets and lag of each queue", _show)
     show.add_argument("group", metavar="GROUP")
     show.add_argument("--topic", metavar="TOPIC", help="only this topic")
     _add_reset(verbs)
@@ -50,42 +49,47 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _add_create(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    create = add_verb(verbs, "group create", "make a group, or change one that is there", _create)
+    create = add_verb(verbs, "group create", "create a group, or change an existing one", _create)
     create.add_argument("group", metavar="GROUP")
     create.add_argument(
-        "--retries", type=positive, metavar="N", help="tries before a message is a dead letter (16)"
+        "--retries",
+        type=positive,
+        metavar="N",
+        help="redeliveries before a message is a dead letter (16)",
     )
-    create.add_argument("--retry-queues", type=positive, metavar="N", help="queues of retries (1)")
+    create.add_argument(
+        "--retry-queues", type=positive, metavar="N", help="queues of its retry topic (1)"
+    )
     create.add_argument("--consume", choices=("yes", "no"), help="whether it may consume (yes)")
     create.add_argument("--broadcast", choices=("yes", "no"), help="whether it may broadcast (yes)")
     place = create.add_mutually_exclusive_group()
-    place.add_argument("--cluster", metavar="C", help="at all brokers of this cluster (the only)")
+    place.add_argument(
+        "--cluster",
+        metavar="C",
+        help="at all brokers of this cluster (needed if there are several)",
+    )
     place.add_argument("--broker", metavar="B", help="at this broker only: name or host:port")
 
 
 def _add_reset(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    reset = add_verb(verbs, "group reset", "have a group go on elsewhere in a topic", _reset)
+    reset = add_verb(verbs, "group reset", "move a group's offsets in a topic", _reset)
     reset.add_argument("group", metavar="GROUP")
     reset.add_argument("topic", metavar="TOPIC")
     where = reset.add_mutually_exclusive_group(required=True)
-    where.add_argument("--to", type=_place, metavar="WHEN", help=f"earliest, latest, or {HELP}")
+    where.add_argument("--to", type=place, metavar="WHEN", help=f"earliest, latest, or {HELP}")
     where.add_argument("--offset", type=_offset, metavar="N", help="this offset, in every queue")
     reset.add_argument("--broker", metavar="B", help="with --offset: only at this broker")
     reset.add_argument("--queue", type=_offset, metavar="Q", help="with --broker: only this queue")
     reset.add_argument(
         "--only-back",
         action="store_true",
-        help="with --to and a time: leave queues that are not that far",
+        help="with --to and a time: do not move queues forward",
     )
-
-
-def _place(text: str) -> str | int:
-    return text if text in ENDS else time_ms(text)
 
 
 def _offset(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
     return int(text)
 
 
@@ -108,7 +112,7 @@ async def _list(admin: Admin, screen: Screen, arguments: argparse.Namespace) -> 
         screen.value(summaries)
         return
     if not summaries:
-        screen.hint("there are no groups yet; a consumer makes its group when it starts")
+        screen.hint("there are no groups yet; a consumer creates its group when it starts")
         return
     screen.table(
         ("GROUP", "MEMBERS", "MODEL", "LAG", "PER SECOND"),
@@ -155,29 +159,27 @@ async def _show(admin: Admin, screen: Screen, arguments: argparse.Namespace) -> 
     _show_members(screen, members)
     if differing:
         clients = ", ".join(differing)
-        screen.line(
-            screen.colour(f"these subscribe to something else than the rest: {clients}", RED)
-        )
+        screen.line(screen.colour(f"subscriptions differ at {clients}", RED))
     screen.line()
     if is_known:
         _show_progress(screen, progress)
     else:
-        screen.line("it broadcasts: each member keeps its own offsets, so brokers know no lag")
+        screen.line("it broadcasts: members keep their own offsets, so brokers do not know its lag")
 
 
 async def _differing(admin: Admin, members: GroupMembers) -> list[str]:
-    """Return the members whose subscriptions are not those of the first: a mistake of programs."""
-    told: dict[str, frozenset[tuple[str, str]]] = {}
+    """Return the members whose subscriptions differ from the first: a mistake of programs."""
+    known: dict[str, frozenset[tuple[str, str]]] = {}
     for client in members.clients if len(members.clients) > 1 else ():
         try:
             info = await admin.running_info(members.group, client.client_id)
         except MQError:  # an old or busy client says nothing
             continue
-        told[client.client_id] = frozenset(
+        known[client.client_id] = frozenset(
             (entry.topic, entry.expression) for entry in info.subscriptions
         )
-    usual = next(iter(told.values()), frozenset())
-    return [client_id for client_id, subscriptions in told.items() if subscriptions != usual]
+    usual = next(iter(known.values()), frozenset())
+    return [client_id for client_id, subscriptions in known.items() if subscriptions != usual]
 
 
 def _show_members(screen: Screen, members: GroupMembers) -> None:
@@ -275,6 +277,9 @@ async def _reset(admin: Admin, screen: Screen, arguments: argparse.Namespace) ->
         raise SettingError("--broker needs --offset: a reset by time is for the whole topic")
     if arguments.only_back and not isinstance(arguments.to, int):
         raise SettingError("--only-back needs --to with a time: it says which queues stay")
+    await admin.progress(
+        arguments.group
+    )  # raises for a mistyped name: a reset would make the group
     done = await _move(admin, arguments)
     if screen.is_json:
         screen.value(done)
@@ -284,7 +289,9 @@ async def _reset(admin: Admin, screen: Screen, arguments: argparse.Namespace) ->
         [(row.broker, row.queue_id, row.offset) for row in done.queues],
     )
     if done.is_running:
-        screen.line(f"consumers of {done.group} are running; they move within {span_text(15_000)}")
+        screen.line(
+            f"consumers of {done.group} are running; they follow within {span_text(15_000)}"
+        )
 
 
 async def _move(admin: Admin, arguments: argparse.Namespace) -> ResetResult:

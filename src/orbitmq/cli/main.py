@@ -12,6 +12,9 @@ import importlib
 import sys
 from collections.abc import Iterable, Sequence
 
+from orbitmq.cli.process import show_help
+from orbitmq.cli.version import version_line
+
 NOUNS = (
     "up",
     "namesrv",
@@ -37,14 +40,16 @@ def make_parser(nouns: Iterable[str] = NOUNS) -> argparse.ArgumentParser:
         prog="orbitmq",
         description="A message broker that speaks Apache RocketMQ's protocol and keeps its files.",
     )
-    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    parser.add_argument("--version", action="version", version=version_line())
+    parser.set_defaults(run=lambda _: show_help(parser))
+    subparsers = parser.add_subparsers(metavar="COMMAND")
     for noun in nouns:
         importlib.import_module(f"orbitmq.cli.{noun}").add_parser(subparsers)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; give its exit code."""
+    """Run one command; return its exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     meant = words[:1] if words and words[0] in NOUNS else NOUNS
     parsed = make_parser(meant).parse_args(words)

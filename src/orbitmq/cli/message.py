@@ -27,7 +27,9 @@ examples:
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add this command to the command line."""
     verbs = add_noun(subparsers, "message", "show a message, search for messages", EXAMPLES)
-    show = add_verb(verbs, "message show", "show one message and who has consumed it", _show)
+    show = add_verb(
+        verbs, "message show", "show one message and which groups have consumed it", _show
+    )
     show.add_argument("id", metavar="ID", help="an offset id, or with --topic a unique id")
     show.add_argument("--topic", metavar="TOPIC", help="where to look for a unique id")
     show.add_argument("--body", action="store_true", help="write its body and nothing else")
@@ -78,7 +80,7 @@ def _facts(message: ReceivedMessage) -> dict[str, object]:
         "properties": " ".join(f"{name}={value}" for name, value in properties.items()),
         "born": f"{time_text(message.born_ms)} at {message.born_host}",
         "stored": f"{time_text(message.store_ms)} at {message.store_host}",
-        "consumed in vain": message.reconsume_times,
+        "failed deliveries": message.reconsume_times,
         "body": body_text(message.body),
     }
 

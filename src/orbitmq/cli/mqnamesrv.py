@@ -38,7 +38,7 @@ examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; give its exit code."""
+    """Run the command; return its exit code."""
     try:
         return _run(sys.argv[1:] if arguments is None else list(arguments))
     except StoreError as error:

@@ -37,7 +37,7 @@ examples:
   orbitmq namesrv                                  on 127.0.0.1:9876, files in ./data/namesrv
   orbitmq namesrv --host 0.0.0.0 --data-dir /var/lib/orbitmq
   orbitmq namesrv -c namesrv.properties --strict   settings of the original; unknown keys refused
-  orbitmq namesrv -D orderMessageEnable=true -p    what would be in force
+  orbitmq namesrv -D orderMessageEnable=true -p    the settings that would be used
 """
 
 
@@ -56,7 +56,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; give its exit code."""
+    """Run the command; return its exit code."""
     return run_command("orbitmq namesrv", lambda: _run(arguments))
 
 

@@ -35,7 +35,7 @@ from orbitmq.world.processes import when_parent_is_gone
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
-"""What argparse gives, too: the command line or the settings are wrong."""
+"""The command line or the settings are wrong; argparse uses the same code."""
 
 LOG_LINES_PER_SECOND_MAX = 100
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -194,9 +194,15 @@ def say(line: str) -> None:
 
 
 def complain(command: str, error: Exception | str) -> None:
-    """Tell standard error what went wrong; what servers say in it is written without escapes."""
+    """Write to standard error what went wrong, with control characters as escapes."""
     text = "\n".join(map(printable, str(error).split("\n")))
     sys.stderr.write(f"{command}: {text}\n")
+
+
+def show_help(parser: argparse.ArgumentParser) -> int:
+    """Show the help of a command that lacks a word; return the exit code."""
+    parser.print_help(sys.stderr)
+    return EXIT_USAGE
 
 
 # --- running ---

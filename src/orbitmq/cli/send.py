@@ -3,12 +3,12 @@
 In: a body, or the lines of a file or of standard input. Out: where it was stored, or how many were.
 
 Rules:
-1. Lines are sent pipelined, many at a time. The first that fails ends it; what was stored and what
-   was not is told.
+1. Lines are sent pipelined, many at a time. The first failure ends the command, which then reports
+   what was stored and what was not.
 2. Lines with a sharding key are sent one after the other: the original's brokers may store what
    comes at the same time in any order.
-3. Empty lines are passed over: no message may be empty.
-4. A terminal sees how far it is.
+3. Empty lines are skipped: a message must not be empty.
+4. On a terminal the progress is shown.
 """
 
 import argparse
@@ -29,7 +29,6 @@ from orbitmq.cli.shell import (
     client_options,
     namesrv_of,
     pair,
-    positive,
     run_client,
 )
 from orbitmq.client.message import DELAY_LEVEL_MAX, Message
@@ -70,47 +69,62 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument(
         "-f", "--file", metavar="FILE", help="send each line of FILE; - is standard input"
     )
-    parser.add_argument("--tag", default="", metavar="TAG", help="what consumers filter by")
+    parser.add_argument(
+        "--tag", default="", metavar="TAG", help="the tag, which consumers can filter by"
+    )
     parser.add_argument(
         "--key",
         dest="keys",
         action="append",
         default=[],
         metavar="K",
-        help="what it is found by; may be repeated",
+        help="a key to look it up by; may be repeated",
     )
-    parser.add_argument("--key-field", metavar="NAME", help="the key of a line is in its JSON")
+    parser.add_argument(
+        "--key-field",
+        metavar="NAME",
+        help="with -f: each line is a JSON object, and this member is its key",
+    )
     parser.add_argument(
         "--property",
         type=pair,
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a property of its own; may be repeated",
+        help="a property; may be repeated",
     )
     parser.add_argument(
         "--delay-level",
-        type=positive,
+        type=_delay_level,
         default=0,
         metavar="L",
         help=f"1 to {DELAY_LEVEL_MAX}: deliver it after 1s 5s 10s 30s 1m … 2h",
     )
     parser.add_argument(
-        "--sharding-key", default="", metavar="K", help="messages of one key keep their order"
+        "--sharding-key",
+        default="",
+        metavar="K",
+        help="messages with the same sharding key keep their order",
     )
-    add_reaching(parser)
+    add_reaching(parser, timeout_s=3)
     parser.set_defaults(run=run)
 
 
+def _delay_level(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= DELAY_LEVEL_MAX):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a level from 1 to {DELAY_LEVEL_MAX}")
+    return int(text)
+
+
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; give its exit code."""
+    """Run the command; return its exit code."""
     return run_client("orbitmq send", _main(arguments))
 
 
 async def _main(arguments: argparse.Namespace) -> None:
     screen = Screen(is_json=arguments.json)
     if (arguments.body is None) == (arguments.file is None):
-        raise SettingError("give a body, or -f FILE with a message a line")
+        raise SettingError("give a BODY, or -f FILE with one message per line")
     if arguments.key_field and arguments.file is None:
         raise SettingError("--key-field is for -f: for one message give --key")
     if arguments.file not in (None, STDIN) and SystemFiles().size(Path(arguments.file)) is None:
@@ -149,7 +163,7 @@ def _key_in(body: bytes, name: str) -> str:
     except (ValueError, KeyError, TypeError):
         shown = body[:60].decode(errors="replace")
         raise LocalProtocolError(
-            f"the line {shown!r} is no JSON object with a member {name} (--key-field)"
+            f"the line {shown!r} is not a JSON object with a member {name} (--key-field)"
         ) from None
     return found if isinstance(found, str) else msgspec.json.encode(found).decode()
 

@@ -6,7 +6,7 @@ when the command line is wrong, 130 after Ctrl-C.
 Rules:
 1. Name servers: --namesrv, the environment's NAMESRV_ADDR, then 127.0.0.1:9876.
 2. An error is one sentence on standard error with what to do next; no traceback.
-3. Who reads a pipe may go away (`| head`): that is no error.
+3. A reader of a pipe that goes away (`| head`) is not an error.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from orbitmq.cli.process import EXIT_FAILED, EXIT_USAGE, STOP_SIGNALS, complain
+from orbitmq.cli.process import EXIT_FAILED, EXIT_USAGE, STOP_SIGNALS, complain, show_help
 from orbitmq.cli.screen import Screen
 from orbitmq.cli.times import take_times
 from orbitmq.client.admin import Admin
@@ -50,7 +50,7 @@ def add_noun(
     purpose: str,
     examples: str,
 ) -> "argparse._SubParsersAction[argparse.ArgumentParser]":
-    """Add a noun; give where its verbs are added."""
+    """Add a noun; return where its verbs are added."""
     parser = subparsers.add_parser(
         name,
         help=purpose,
@@ -58,7 +58,8 @@ def add_noun(
         epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    return parser.add_subparsers(metavar="VERB", required=True)
+    parser.set_defaults(run=lambda _: show_help(parser))
+    return parser.add_subparsers(metavar="VERB")
 
 
 def add_verb(
@@ -81,8 +82,8 @@ def add_verb(
     return parser
 
 
-def add_reaching(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that say which cluster is meant and how to show what it says."""
+def add_reaching(parser: argparse.ArgumentParser, *, timeout_s: int = 5) -> None:
+    """Add the flags that name the cluster and the form of the output."""
     take_times(parser)
     reach = parser.add_argument_group("the cluster")
     reach.add_argument(
@@ -91,13 +92,15 @@ def add_reaching(parser: argparse.ArgumentParser) -> None:
         default=argparse.SUPPRESS,
         help=f"name servers, host:port ({NAMESRV_VARIABLE}, else {DEFAULT_NAMESRV})",
     )
-    reach.add_argument("--namespace", metavar="N", help="put before every topic and group")
+    reach.add_argument("--namespace", metavar="N", help="the namespace of topics and groups")
     reach.add_argument(
-        "--timeout", type=_seconds, metavar="S", help="seconds to wait for an answer (5)"
+        "--timeout", type=_seconds, metavar="S", help=f"seconds to wait for an answer ({timeout_s})"
     )
-    reach.add_argument("--tls", action="store_true", help="speak TLS")
+    reach.add_argument("--tls", action="store_true", help="connect with TLS")
     reach.add_argument(
-        "--tls-ca", metavar="FILE", help="trust these certificates (the system's); implies --tls"
+        "--tls-ca",
+        metavar="FILE",
+        help="certificates to trust, instead of the system's; implies --tls",
     )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
@@ -108,14 +111,14 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds")
     return seconds
 
 
 def positive(text: str) -> int:
     """Read a number above 0; raises ArgumentTypeError for anything else."""
     if not (text.isascii() and text.isdigit()) or not 0 < int(text) < 2**31:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
     return int(text)
 
 
@@ -123,7 +126,7 @@ def pair(text: str) -> tuple[str, str]:
     """Read `name=value`; raises ArgumentTypeError for anything else."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is no name=value")
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=VALUE")
     return name, value
 
 
@@ -187,7 +190,7 @@ def run_client(command: str, main: Coroutine[Any, Any, None]) -> int:
 
 
 def _leave_pipe() -> None:
-    """Have nothing written at the end of the process to a pipe that nobody reads."""
+    """Keep the end of the process from writing to a pipe that nobody reads."""
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.close()
 

@@ -22,7 +22,14 @@ import msgspec
 
 from orbitmq.broker.starting import STORE_NAME
 from orbitmq.broker.store_options import store_options
-from orbitmq.cli.process import EXIT_FAILED, EXIT_USAGE, complain, given_settings, say
+from orbitmq.cli.process import (
+    EXIT_FAILED,
+    EXIT_USAGE,
+    complain,
+    given_settings,
+    say,
+    show_help,
+)
 from orbitmq.cli.progress import ProgressLine
 from orbitmq.config import BrokerSettings, load_settings
 from orbitmq.errors import MQError, SettingError
@@ -41,22 +48,22 @@ from orbitmq.world.machine import boot_id
 
 EXAMPLES = """\
 examples:
-  orbitmq store check data/store                   every invariant; also beside a running broker
+  orbitmq store check data/store                   verify everything; also while a broker runs
   orbitmq store check /var/rocketmq/store --json   the original's folder, for a script
   orbitmq store dump data/store --topic orders --limit 10
   orbitmq store dump data/store --topic orders --key 42 --body
   orbitmq store dump data/store --from 2026-11-15T18:00 --to 2026-11-15T19:00
   orbitmq store repair data/store --dry-run        what is wrong
-  orbitmq store repair data/store                  queues and index anew; stop the broker first
-  orbitmq store check data/store --log /disk2/log  the log lies elsewhere (storePathCommitLog)
-  orbitmq store check data/store --log /disk1/log,/disk2/log     it lies in several folders
+  orbitmq store repair data/store                  rebuild queues and index; stop the broker first
+  orbitmq store check data/store --log /disk2/log  the log is elsewhere (storePathCommitLog)
+  orbitmq store check data/store --log /disk1/log,/disk2/log     the log is in several folders
 
-DIR is the folder that holds commitlog; a data folder with a folder store in it will do as well.
-Where the broker has storePathCommitLog set to another place, --log names that folder, or all of
-them with commas between, those of readOnlyCommitLogStorePaths as well.
--c and -D are needed only where the broker that wrote the folder had other settings than ours for
-messageDelayLevel or messageIndexEnable; file sizes are read from the files.
-Exit codes: 0 all is well (after repair: now), 1 there is damage, 2 the folder cannot be used.
+DIR is the folder that contains commitlog, or a data folder that contains store.
+If the log is elsewhere (storePathCommitLog), name its folder with --log; several are separated by
+commas, and include those of readOnlyCommitLogStorePaths.
+-c and -D are needed only if the broker changed messageDelayLevel or messageIndexEnable; file sizes
+are read from the files.
+Exit codes: 0 healthy (after repair: now), 1 damaged, 2 the folder cannot be used.
 """
 
 Act = Callable[[argparse.Namespace, Path, StoreOptions], int]
@@ -78,7 +85,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    verbs = parser.add_subparsers(metavar="check|dump|repair", required=True)
+    parser.set_defaults(run=lambda _: show_help(parser))
+    verbs = parser.add_subparsers(metavar="check|dump|repair")
     _add_check(verbs)
     _add_dump(verbs)
     _add_repair(verbs)
@@ -92,7 +100,9 @@ def _add_check(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
 
 
 def _add_dump(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    verb = verbs.add_parser("dump", help="print records, one JSON object a line; needs no lock")
+    verb = verbs.add_parser(
+        "dump", help="print records as JSON, one object per line; needs no lock"
+    )
     _add_shared(verb)
     verb.add_argument("--topic", metavar="T", help="only records of this topic")
     verb.add_argument("--queue", type=int, metavar="Q", help="only records of this queue id")
@@ -116,15 +126,17 @@ def _add_dump(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         metavar="TIME",
         help="stored at or before",
     )
-    verb.add_argument("--limit", type=int, metavar="N", help="at most so many")
+    verb.add_argument("--limit", type=int, metavar="N", help="print at most N records")
     verb.add_argument("--body", action="store_true", help="add the body as stored, in base64")
     verb.set_defaults(run=lambda arguments: _run("dump", arguments, _dump))
 
 
 def _add_repair(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    verb = verbs.add_parser("repair", help="make queues and index anew; nobody may have it open")
+    verb = verbs.add_parser(
+        "repair", help="rebuild queues and index from the log; stop the broker first"
+    )
     _add_shared(verb)
-    verb.add_argument("--dry-run", action="store_true", help="only say what is wrong: check")
+    verb.add_argument("--dry-run", action="store_true", help="only check, change nothing")
     verb.add_argument("--json", action="store_true", help="print one JSON object")
     verb.set_defaults(run=lambda arguments: _run("repair", arguments, _repair))
 
@@ -136,7 +148,11 @@ def _add_shared(verb: argparse.ArgumentParser) -> None:
         metavar="LOG",
         help="the log's folder, or several with commas, if it is not DIR/commitlog",
     )
-    verb.add_argument("--progress", action="store_true", help="say how far it is, also in a pipe")
+    verb.add_argument(
+        "--progress",
+        action="store_true",
+        help="show progress, also when the output is not a terminal",
+    )
     verb.add_argument("-c", dest="file", metavar="FILE", help="the broker's .properties")
     verb.add_argument(
         "-D",
@@ -144,7 +160,7 @@ def _add_shared(verb: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help="one of its keys; may be repeated",
+        help="set one of its keys; may be repeated",
     )
 
 

@@ -6,7 +6,7 @@ Rules:
 1. Nothing is committed: it looks as TOOLS_CONSUMER, a group that every broker lets read.
 2. What was there before the start comes in the order of storing over all queues; what comes later
    as it arrives.
-3. A broker that is away for a while is told about once on standard error, and waited for.
+3. A broker that does not answer is reported once on standard error, and asked again.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from orbitmq.cli.shell import (
     until_stopped,
 )
 from orbitmq.cli.shown_messages import show_message
-from orbitmq.cli.times import HELP, time_ms
+from orbitmq.cli.times import HELP, place
 from orbitmq.client.message import ReceivedMessage
 from orbitmq.client.pull_consumer import PullConsumer
 from orbitmq.client.subscriptions import Selector
@@ -35,19 +35,19 @@ from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.names import TOOLS_GROUP
 
 HOLD_S = 15.0
-"""So long a broker holds a look at a queue in which nothing comes."""
+"""How long a broker holds a pull from an empty queue."""
 AGAIN_S = 1.0
 QUEUES_S = 30.0
 """How often new queues of the topic are looked for."""
 WAITING_MAX = 1_000
-"""Messages that have come and are not shown yet."""
+"""Messages that have arrived and are not shown yet."""
 _MISTAKES = frozenset({ResponseCode.SUBSCRIPTION_PARSE_FAILED})
-"""Answers that stay the same however often one asks."""
+"""Answers that a retry does not change."""
 
 EXAMPLES = """\
 examples:
-  orbitmq tail orders                              what comes from now on
-  orbitmq tail orders --from -10m --tag paid       and of the last ten minutes, with this tag
+  orbitmq tail orders                              messages that arrive from now on
+  orbitmq tail orders --from -10m --tag paid       and those of the last ten minutes, with this tag
   orbitmq tail orders --from earliest --no-follow --json > orders.jsonl
   orbitmq tail orders --sql "price > 3"            brokers need enablePropertyFilter=true
 """
@@ -57,21 +57,24 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     """Add this command to the command line."""
     parser = subparsers.add_parser(
         "tail",
-        help="show messages as they come, without consuming them",
-        description="Show messages as they come, without consuming them.",
+        help="show messages as they arrive, without consuming them",
+        description="Show messages as they arrive, without consuming them.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument(
         "--from",
-        dest="begin_ms",
-        type=_begin,
+        dest="begin",
+        type=place,
+        default="latest",
         metavar="WHEN",
-        help=f"begin there (now): earliest, or {HELP}",
+        help=f"begin there (latest): earliest, latest, or {HELP}",
     )
     add_selecting(parser)
-    parser.add_argument("--no-follow", action="store_true", help="end where the topic ends now")
+    parser.add_argument(
+        "--no-follow", action="store_true", help="stop at the present end of the topic"
+    )
     add_reaching(parser)
     parser.set_defaults(run=run)
 
@@ -80,8 +83,8 @@ def add_selecting(parser: argparse.ArgumentParser) -> None:
     """Add the flags that say which messages are wanted, and how many."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--tag", metavar="TAG", help='only with this tag; several: "a || b"')
-    which.add_argument("--sql", metavar="EXPR", help="only those of which this is true")
-    parser.add_argument("-n", "--limit", type=positive, metavar="N", help="end after N messages")
+    which.add_argument("--sql", metavar="EXPR", help="only messages that match this SQL92 filter")
+    parser.add_argument("-n", "--limit", type=positive, metavar="N", help="stop after N messages")
 
 
 def selector_of(arguments: argparse.Namespace) -> Selector:
@@ -91,12 +94,8 @@ def selector_of(arguments: argparse.Namespace) -> Selector:
     return Selector.tags(arguments.tag or "")
 
 
-def _begin(text: str) -> int:
-    return 0 if text == "earliest" else time_ms(text)
-
-
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; give its exit code."""
+    """Run the command; return its exit code."""
     return run_client("orbitmq tail", until_stopped(_main(arguments)))
 
 
@@ -114,11 +113,12 @@ async def _main(arguments: argparse.Namespace) -> None:
 
     async with PullConsumer(namesrv_of(arguments), TOOLS_GROUP, **options) as consumer:
         tail = _Tail(consumer, arguments.topic, selector, show)
-        await tail.run(arguments.begin_ms, follows=not arguments.no_follow)
+        begin_ms = {"earliest": 0, "latest": None}.get(arguments.begin, arguments.begin)
+        await tail.run(begin_ms, follows=not arguments.no_follow)
 
 
 class _Tail:
-    """Messages of a topic from a time on, handed to `show` until that gives True."""
+    """Messages of a topic from a time on, handed to `show` until that returns True."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class _Tail:
     # --- what was there ---
 
     async def _show_stored(self, ends: dict[MessageQueue, int]) -> bool:
-        """Show the messages up to the ends, in the order of storing; give whether it is enough."""
+        """Show the messages up to the ends in the order of storing; True: the limit is reached."""
         streams = {queue: self._until(queue, end) for queue, end in ends.items()}
         firsts = await asyncio.gather(*(anext(one, None) for one in streams.values()))
         waiting = [_ranked(message) for message in firsts if message is not None]
@@ -234,7 +234,7 @@ class _Tail:
     def _tell_once(self, broker_name: str, error: MQError) -> None:
         if broker_name not in self._silent:
             self._silent.add(broker_name)
-            complain("orbitmq tail", f"{broker_name} does not answer, trying on: {error}")
+            complain("orbitmq tail", f"{broker_name} does not answer, retrying: {error}")
 
 
 def _ranked(message: ReceivedMessage) -> tuple[int, str, int, ReceivedMessage]:

@@ -17,13 +17,27 @@ NEGATIVE = re.compile(r"^-\d+$|^-\d*\.\d+$|^-\d+(\.\d+)?[smhdw]$")
 
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 DIGITS_MIN = 9
-"""A number of fewer digits is no time in ms that anybody means."""
+"""Nobody means a time in ms by a number of fewer digits."""
 
-HELP = "a time: -10m (s, m, h, d, w ago), now, 2026-11-15T18:00, or ms since 1970"
+FORMS = "-10m (s, m, h, d, w ago), now, 2026-11-15T18:00, or ms since 1970"
+HELP = f"a time: {FORMS}"
+ENDS = ("earliest", "latest")
+"""The ends of a topic, for commands that take a time or one of these."""
+
+
+def place(text: str) -> str | int:
+    """Read one of ENDS or a time; raises ArgumentTypeError for anything else."""
+    if text in ENDS:
+        return text
+    return _time_ms(text, f"{', '.join(ENDS)}, {FORMS}")
 
 
 def time_ms(text: str) -> int:
-    """Read a time; raises ArgumentTypeError for what is none."""
+    """Read a time; raises ArgumentTypeError for anything else."""
+    return _time_ms(text, FORMS)
+
+
+def _time_ms(text: str, forms: str) -> int:
     now_ms = SystemClock().wall_ms()
     ago = AGO.fullmatch(text)
     if ago is not None:
@@ -35,7 +49,7 @@ def time_ms(text: str) -> int:
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; write {HELP[8:]}") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not valid; write {forms}") from None
 
 
 def take_times(parser: argparse.ArgumentParser) -> None:

@@ -16,8 +16,8 @@ EXAMPLES = """\
 examples:
   orbitmq topic list                               topics of users; --all adds the system's
   orbitmq topic create orders --queues 16
-  orbitmq topic create orders --perm r             change it: nobody may send any more
-  orbitmq topic show orders                        brokers, queues, what they hold, who consumes
+  orbitmq topic create orders --perm r             change it: it can only be read
+  orbitmq topic show orders                        brokers, queues, message counts, groups
   orbitmq topic delete orders --yes
 """
 
@@ -26,28 +26,39 @@ PERMS = {"rw": 6, "r": 4, "w": 2, "none": 0}
 
 def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add this command to the command line."""
-    verbs = add_noun(subparsers, "topic", "list, make, show and delete topics", EXAMPLES)
+    verbs = add_noun(subparsers, "topic", "list, create, show and delete topics", EXAMPLES)
     listing = add_verb(verbs, "topic list", "list topics", _list)
-    listing.add_argument("--all", action="store_true", help="the system's as well")
+    listing.add_argument("--all", action="store_true", help="include the system's")
     listing.add_argument("--cluster", metavar="C", help="only those of this cluster")
     _add_create(verbs)
-    show = add_verb(verbs, "topic show", "show where a topic is and what it holds", _show)
+    show = add_verb(
+        verbs, "topic show", "show a topic's brokers, queues, message counts and groups", _show
+    )
     show.add_argument("topic", metavar="TOPIC")
     delete = add_verb(verbs, "topic delete", "delete a topic with all its messages", _delete)
     delete.add_argument("topic", metavar="TOPIC")
-    delete.add_argument("--cluster", metavar="C", help="only there (everywhere)")
+    delete.add_argument("--cluster", metavar="C", help="only in this cluster (in all)")
     delete.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def _add_create(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    create = add_verb(verbs, "topic create", "make a topic, or change one that is there", _create)
+    create = add_verb(verbs, "topic create", "create a topic, or change an existing one", _create)
     create.add_argument("topic", metavar="TOPIC")
     create.add_argument("--queues", type=positive, metavar="N", help="queues at each broker (8)")
-    create.add_argument("--read-queues", type=positive, metavar="N", help="only those to read from")
-    create.add_argument("--write-queues", type=positive, metavar="N", help="only those to write to")
-    create.add_argument("--perm", choices=PERMS, help="who may use it (rw)")
     create.add_argument(
-        "--order", action="store_true", default=None, help="clients always see the same queues"
+        "--read-queues", type=positive, metavar="N", help="queues to read from, if not N"
+    )
+    create.add_argument(
+        "--write-queues", type=positive, metavar="N", help="queues to write to, if not N"
+    )
+    create.add_argument(
+        "--perm", choices=PERMS, help="what is allowed: r is reading, w is writing (rw)"
+    )
+    create.add_argument(
+        "--order",
+        action="store_true",
+        default=None,
+        help="an ordered topic: its queues stay the same while a broker is down",
     )
     create.add_argument(
         "--attribute",
@@ -55,10 +66,14 @@ def _add_create(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="of 5.x, such as message.type=FIFO; may be repeated",
+        help="an attribute of RocketMQ 5, such as message.type=FIFO; may be repeated",
     )
     place = create.add_mutually_exclusive_group()
-    place.add_argument("--cluster", metavar="C", help="at all brokers of this cluster (the only)")
+    place.add_argument(
+        "--cluster",
+        metavar="C",
+        help="at all brokers of this cluster (needed if there are several)",
+    )
     place.add_argument("--broker", metavar="B", help="at this broker only: name or host:port")
 
 
@@ -70,7 +85,7 @@ async def _list(admin: Admin, screen: Screen, arguments: argparse.Namespace) -> 
     for topic in topics:
         screen.line(topic)
     if not topics:
-        screen.hint("there are no topics yet; make one: orbitmq topic create orders")
+        screen.hint("there are no topics yet; create one: orbitmq topic create orders")
 
 
 def _options(arguments: argparse.Namespace) -> TopicOptions:

@@ -46,7 +46,7 @@ examples:
   orbitmq up                                       on 127.0.0.1, files in ./data
   orbitmq up --data-dir /var/lib/orbitmq --host 0.0.0.0 -D brokerIP1=192.0.2.7
   orbitmq up --namesrv-port 0 --broker-port 0      any free ports; the ready line names them
-  orbitmq up -c broker.conf -p                     the broker's settings that would be in force
+  orbitmq up -c broker.conf -p                     the broker's settings that would be used
   orbitmq up --brokers 4                           four broker processes, to use more cores
 """
 
@@ -61,15 +61,21 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--namesrv-port", type=int, default=9876, metavar="P", help="(9876; 0: any free port)"
+        "--namesrv-port",
+        type=int,
+        default=9876,
+        metavar="P",
+        help="port of the name server (9876; 0: any free port)",
     )
-    parser.add_argument("--broker-port", type=int, metavar="Q", help="(10911; 0: any free port)")
+    parser.add_argument(
+        "--broker-port", type=int, metavar="Q", help="port of the broker (10911; 0: any free port)"
+    )
     parser.add_argument(
         "--dashboard-port",
         type=int,
         default=8080,
         metavar="R",
-        help="reserved: there is no dashboard yet, and nothing listens there",
+        help="reserved for the dashboard, which does not exist yet",
     )
     add_serving_arguments(parser)
     add_brokers_argument(parser)
@@ -77,7 +83,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command; give its exit code."""
+    """Run the command; return its exit code."""
     return run_command("orbitmq up", lambda: _run(arguments))
 
 
@@ -159,5 +165,5 @@ class UpService:
 
 def _show_what_to_try(namesrv: str) -> None:
     logger.info("1. in any RocketMQ client set the name server to %s", namesrv)
-    logger.info("2. send to a topic of any name: it is made when its first message comes")
+    logger.info("2. send to a topic of any name: it is created when its first message arrives")
     logger.info("3. Ctrl-C stops cleanly; messages and offsets are kept for the next start")

@@ -17,7 +17,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.set_defaults(run=run)
 
 
+def version_line() -> str:
+    """Return what `orbitmq version` and `orbitmq --version` print."""
+    return f"orbitmq {__version__} (answers as RocketMQ protocol version {VERSION})"
+
+
 def run(_arguments: argparse.Namespace) -> int:
     """Print the version; return the exit code."""
-    say(f"orbitmq {__version__} (answers as RocketMQ protocol version {VERSION})")
+    say(version_line())
     return 0

@@ -244,7 +244,10 @@ class AdminBase:
         if cluster is not None:
             check_cluster(clusters, cluster)
         if cluster is None and len(names) > 1 and not is_every_cluster:
-            raise SettingError(f"there are several clusters ({', '.join(names)}); name one of them")
+            raise SettingError(
+                f"there are several clusters ({', '.join(names)}); name one of them"
+                " (cluster=, --cluster)"
+            )
         targets = [
             target
             for known in clusters

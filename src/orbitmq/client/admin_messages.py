@@ -84,6 +84,7 @@ class AdminMessages(AdminOffsets):
         if topic is None:
             raise LocalProtocolError(
                 f"{message_id[:80]} does not say where its message is stored; name its topic"
+                " (topic=, --topic)"
             )
         found = await self.messages_by_unique_id(topic, message_id)
         if not found:

@@ -288,8 +288,8 @@ class _Check:
             else:
                 self._verdict.info(path, -1, text, RECOVERS)
             return
-        late = max(checkpoint.stamps)
-        if self._facts.is_clean and log.starts and late > self._store_ms:
+        late = max(checkpoint.stamps)  # ours says by its mark how long the log was
+        if own is None and self._facts.is_clean and log.starts and late > self._store_ms:
             text = f"has time {late}, the newest record {self._store_ms}"
             self._verdict.warning(path, 0, text)
         if own is not None and own.log_offset > log.end_offset:

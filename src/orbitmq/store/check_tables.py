@@ -49,6 +49,7 @@ _CONFIG_NAMES = {
     "transactionMetrics",
     "followers.json",
     "removedTopics.json",
+    "broker.properties",  # settings that were changed over the network
 }
 _ROOT_NAMES = {
     *("commitlog", "consumequeue", "consumequeue_ext", "index", "config", "aside"),
@@ -72,11 +73,11 @@ def check_names(files: Files, folder: Folder, verdict: Verdict) -> None:
     for name in files.names(folder.root):
         has_log = any(log.is_relative_to(folder.root / name) for log in folder.logs)
         if name not in _ROOT_NAMES and not has_log:
-            verdict.warning(folder.root / name, -1, "nobody knows what this is")
+            verdict.warning(folder.root / name, -1, "unknown; not part of a store")
     for name in files.names(folder.config):
         known = name.removesuffix(".tmp").removesuffix(_BACKUP)
         if known not in _CONFIG_NAMES:
-            verdict.warning(folder.config / name, -1, "nobody knows what this is")
+            verdict.warning(folder.config / name, -1, "unknown; not part of a store")
         elif name.endswith(".tmp"):
             text = "left over from a table that was being saved"
             verdict.info(folder.config / name, -1, text, RECOVERS)

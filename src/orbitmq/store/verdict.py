@@ -3,8 +3,8 @@
 In: things that the parts of a check notice. Out: one verdict with all of them and a few counts.
 
 Rules:
-1. DAMAGE is what a healthy folder cannot have: the exit code tells. A WARNING is odd, but nobody
-   loses by it. INFO is how things are.
+1. DAMAGE is what a healthy folder cannot have: the exit code tells. A WARNING is
+   unusual but harmless. INFO describes the folder.
 2. A verdict lists at most FAULTS_MAX things of each level and counts the rest.
 """
 
