@@ -1,10 +1,10 @@
 """The end of a turn: who is told of what it brought."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 from orbitmq.config import BrokerSettings
-from orbitmq.core import Queue
 from orbitmq.net.turn import Turn
 from orbitmq.world.net import run
 from tests.behaviour.requests import send_request
@@ -18,10 +18,16 @@ def test_all_who_follow_queues_are_told_of_each_that_grew(tmp_path: Path) -> Non
 
     async def scenario() -> None:
         async with running(tmp_path, Turn(asyncio.get_running_loop()), SETTINGS) as site:
-            told: tuple[list[Queue], list[Queue]] = ([], [])
-            for one in told:
-                site.broker._context.on_grown.append(one.extend)
+            told: list[str] = []
+            context = site.broker._context
+            tells = [partial(told.append, name) for name in ("one", "other")]
+            for tell in tells:
+                context.on_grown.add(context.store.queue("Orders", 0), tell)
             assert (await site.call(send_request("Orders"))).code == 0
-            assert [[queue.topic for queue in one] for one in told] == [["Orders"]] * 2
+            assert (await site.call(send_request("Others"))).code == 0
+            assert told == ["one", "other"]
+            context.on_grown.remove(context.store.queue("Orders", 0), tells[0])
+            assert (await site.call(send_request("Orders"))).code == 0
+            assert told == ["one", "other", "other"]
 
     run(scenario())

@@ -11,8 +11,8 @@ import pytest
 from orbitmq.broker import delays
 from orbitmq.broker.context import Context
 from orbitmq.broker.delay_copies import KIND_SIZE_MAX, Place, place_of, stage_copy
-from orbitmq.broker.delay_reading import HotRecord
 from orbitmq.broker.puts import origin_of
+from orbitmq.broker.queue_follower import FollowedRecord
 from orbitmq.core import append
 from orbitmq.wire.expression import tag_code
 from orbitmq.world.net import run
@@ -107,7 +107,7 @@ def _delivered(monkeypatch: pytest.MonkeyPatch, *, is_short: bool) -> dict[Path,
     files = MemoryFiles(ROOT)
     staged: list[int | None] = []
 
-    def stage(context: Context, record: HotRecord) -> int | None:
+    def stage(context: Context, record: FollowedRecord) -> int | None:
         staged.append(stage_copy(context, record) if is_short else None)
         return staged[-1]
 

@@ -252,7 +252,7 @@ def test_a_bug_in_finding_out_what_was_delivered_does_not_end_delivery(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Symptom: any error but StoreError ended the task unseen; nothing was delivered any more."""
-    monkeypatch.setattr("orbitmq.broker.delays.READ_RETRY_S", 0.01)
+    monkeypatch.setattr("orbitmq.broker.delays.RECOVERY_RETRY_S", 0.01)
     failed: list[int] = []
     find = Delays._find_delivered
 

@@ -318,24 +318,6 @@ def test_the_store_knows_nothing_of_broker_and_network() -> None:
         assert "orbitmq.net" not in text, path
 
 
-def test_positions_that_a_failed_flush_did_not_save_are_saved_by_the_next(tmp_path: Path) -> None:
-    """Symptom: after one refused flush a follower's position was never saved, even at a stop."""
-    files = RefusingFiles()
-    store = open_store(tmp_path, files)
-    send(store, 0, b"one", b"two")
-    follower = store.follower("delay")
-    follower.advance(follower.read()[1])
-    files.room[0] = 0
-    with pytest.raises(DiskFull):
-        flush(store, is_thorough=True)
-    files.room[0] = 1 << 40
-    flush(store, is_thorough=True)
-    store.close()
-    reopened = open_store(tmp_path)
-    assert reopened.follower("delay").position == follower.position > 0
-    reopened.close()
-
-
 class UnsyncedReserve(SystemFiles):
     """Files whose reserve ends with a failed sync."""
 

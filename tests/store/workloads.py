@@ -111,12 +111,10 @@ def from_nothing(seed: int) -> Recording:
     recording = Recording("from nothing", ASYNC, MemoryFiles(ROOT.parent))
     sender = Sender(seed)
     driven = recording.open()
-    follower = driven.store.follower("delays")
     for number in range(6):
         recording.save_table(driven.store.folder.config / "topics.json", b'{"t":%d}' % number)
         sender.turn(driven)
         recording.save_table(driven.store.folder.config / "groups.json", b"[%d]" % number * 90)
-        follower.advance(driven.store.tail.visible_offset)
         driven.flush(is_thorough=number % 2 == 1)
     driven.close()
     recording.done(driven)

@@ -31,6 +31,7 @@ from orbitmq.broker.offset_moved import ToldEvents
 from orbitmq.broker.offsets import OffsetTable
 from orbitmq.broker.overload import SLOW_WRITE_S, Overload
 from orbitmq.broker.pulls import note_outcome
+from orbitmq.broker.queue_follower import GrownQueues
 from orbitmq.broker.queue_locks import QueueLocks
 from orbitmq.broker.stats import BrokerStats
 from orbitmq.broker.store_options import (
@@ -54,8 +55,12 @@ from orbitmq.wire.message_id import encode_offset_id
 from orbitmq.world.chance import Chance
 from orbitmq.world.clock import Clock
 from orbitmq.world.machine import memory_bytes
+from orbitmq.world.threads import Threads
 
 log = logging.getLogger(__name__)
+
+FOLLOWER_THREADS = 2
+"""Read for all that follow queues: apart from pulls, which may have a thousand reads in line."""
 
 
 class Tables(NamedTuple):
@@ -118,8 +123,9 @@ class Context:
         note_pull = partial(note_outcome, self)
         self.long_polls = LongPolls(core, clock, note_pull)
         self.told_events = ToldEvents()
-        self.on_grown: list[Callable[[set[Queue]], None]] = []
-        """Called in this order with the queues that have grown, when that may be seen."""
+        self.on_grown = GrownQueues()
+        """Told of the queues that have grown, when that may be seen."""
+        self.follower_threads = Threads(FOLLOWER_THREADS, "follow")
         self.on_connection_closed: Callable[[Connection], None] = lambda _connection: None
         self.cold_reads = ColdReads(
             tables.store, file_limits(settings), clock=clock, note=note_pull
@@ -340,8 +346,7 @@ class Context:
     def _note_grown(self, grown: set[Queue]) -> None:
         """Wake the pulls that may see more now, then tell all who follow queues."""
         self.long_polls.wake(grown)
-        for tell in self.on_grown:
-            tell(grown)
+        self.on_grown.tell(grown)
 
     def _request_rest(self) -> None:
         """Have another turn when what was called at the end of this one staged more."""
@@ -397,6 +402,7 @@ class Context:
         """End what runs beside the loop."""
         await self.flusher.stop()
         self.cold_reads.close()
+        self.follower_threads.close()
         if self._expiry is not None:
             self._expiry.cancel()
 

@@ -10,16 +10,23 @@ Rules:
    are remembered, and only short ones; others are judged anew each time.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from orbitmq.broker.delay_reading import HotRecord, delivered_place
-from orbitmq.broker.puts import closed, origin_of, without_cluster
+from orbitmq.broker.puts import NewMessage, again, closed, origin_of, without_cluster
+from orbitmq.broker.queue_follower import FollowedRecord
 from orbitmq.core import append
 from orbitmq.store.store import largest_body
 from orbitmq.wire import properties as names
 from orbitmq.wire.expression import tag_code
-from orbitmq.wire.names import SCHEDULE_TOPIC, TOPIC_LENGTH_MAX
+from orbitmq.wire.names import (
+    HALF_TOPIC,
+    RETRY_TOPIC_LENGTH_MAX,
+    SCHEDULE_TOPIC,
+    TOPIC_LENGTH_MAX,
+    topic_fault,
+)
 from orbitmq.wire.properties import parse_properties
 from orbitmq.wire.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
@@ -30,6 +37,7 @@ KINDS_MAX = 4_096
 KIND_SIZE_MAX = 1_024
 _ID = f"{names.UNIQ_KEY}{names.NAME_END}".encode()
 _ENTRY_END = 0x02
+_QUEUE_ID_MAX = 2**31 - 1
 _KEPT_BITS = ~(BORN_HOST_V6 | STORE_HOST_V6)
 
 
@@ -41,7 +49,7 @@ class Place(NamedTuple):
     tags_code: int
 
 
-def stage_copy(context: "Context", record: HotRecord) -> int | None:
+def stage_copy(context: "Context", record: FollowedRecord) -> int | None:
     """Stage the copy of a record and give its log offset; None when it takes the long way."""
     core = context.core
     place = place_of(record.properties, core.cluster_property)
@@ -93,3 +101,26 @@ def _judge(head: bytes, rest: bytes, cluster_property: str) -> Place | None:
     if place is None or place[0] == SCHEDULE_TOPIC or len(place[0]) > TOPIC_LENGTH_MAX:
         return None
     return Place(*place, tag_code(properties.get(names.TAGS, "")))
+
+
+def delivered_place(properties: Mapping[str, str]) -> tuple[str, int] | None:
+    """Return topic and queue that a message belongs to by its properties; None when they name none.
+
+    Half messages are not delivered, as in the original: only the end of a transaction does that.
+    """
+    topic = properties.get(names.REAL_TOPIC, "")
+    queue_id = properties.get(names.REAL_QID, "")
+    is_number = queue_id.isascii() and queue_id.isdigit() and len(queue_id) <= 10
+    if not is_number or int(queue_id) > _QUEUE_ID_MAX or topic == HALF_TOPIC:
+        return None
+    if topic_fault(topic, RETRY_TOPIC_LENGTH_MAX) is not None:
+        return None
+    return topic, int(queue_id)
+
+
+def delivered_message(record: FollowedRecord) -> NewMessage | None:
+    """Return the message that is delivered for a record that waits; None when it names no place."""
+    text = record.properties.decode(errors="replace")
+    properties = parse_properties(text)
+    place = delivered_place(properties)
+    return None if place is None else again(record, *place, text, properties.get(names.TAGS))

@@ -12,12 +12,11 @@ Rules:
    the log (see `delay_recovery`). The original ignores that key, and a file of its own lacks it.
 """
 
-from collections import deque
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
+from orbitmq.broker.progress import Progress
 from orbitmq.broker.table import TableFile, written
 from orbitmq.store.store import Store
 from orbitmq.wire.names import SCHEDULE_TOPIC
@@ -27,21 +26,10 @@ UNSAVED_BYTES_MAX = 16 * 1_048_576
 """The file is saved when the log has grown by this much, also when nothing was delivered: a start
 reads the log from there."""
 
-UNSYNCED_COUNT_MAX = 4_096
-"""So many steps are remembered before those that are on the disk are taken together."""
-
 
 class _DelayOffsetTable(msgspec.Struct, frozen=True, kw_only=True):
     offset_table: dict[int, int] = msgspec.field(name="offsetTable", default={})
     delivered_log_offset: int | None = msgspec.field(name="deliveredLogOffset", default=None)
-
-
-class _Delivered(NamedTuple):
-    """A step of a level whose copy ends at `log_end` and may not be on the disk yet."""
-
-    log_end: int
-    level: int
-    next_offset: int
 
 
 class DelayOffsets:
@@ -57,18 +45,20 @@ class DelayOffsets:
         saved = self.file.load(_DelayOffsetTable) or _DelayOffsetTable()
         self.saved_log_offset = saved.delivered_log_offset
         """Up to where the log is covered by the offsets of the file; None when it does not say."""
-        self._offsets = dict(saved.offset_table)
-        self._durable = dict(saved.offset_table)
-        self._durable_log_offset = saved.delivered_log_offset
-        self._unsynced: deque[_Delivered] = deque()
-        self._marked_log_offset = saved.delivered_log_offset or 0
+        self._progress = {
+            level: Progress(saved.offset_table.get(level), lambda: store.durable_offset)
+            for level in {*saved.offset_table, *range(1, len(delays_ms) + 1)}
+        }
+        self._log_offset = saved.delivered_log_offset
+        self._marked = saved
         self._is_recovered = saved.delivered_log_offset is None
         if self._is_recovered:
             self.file.mark()
-        for level, offset in list(self._offsets.items()):
+        for level, offset in saved.offset_table.items():
             first, end = self._bounds(level)
             if not first <= offset <= end:
-                self.move(level, min(max(offset, first), end))
+                self._progress[level].move(min(max(offset, first), end))
+                self.file.mark()
 
     @property
     def level_max(self) -> int:
@@ -79,37 +69,26 @@ class DelayOffsets:
         """Return the level that a message waits in which asks for `level`."""
         return min(level, self.level_max)
 
+    def progress(self, level: int) -> Progress:
+        """Return how far a level is delivered, to follow its queue and to move on."""
+        return self._progress[level]
+
     def find(self, level: int) -> int:
         """Return the next entry of a level's queue to look at."""
-        return self._offsets.get(level, self._bounds(level)[0])
-
-    def move(self, level: int, offset: int) -> None:
-        """Say that a level stands at `offset`, whatever the log holds; the file is marked."""
-        self._offsets[level] = self._durable[level] = offset
-        self.file.mark()
+        progress = self._progress.get(level)
+        written = None if progress is None else progress.written
+        return self._bounds(level)[0] if written is None else written
 
     def note_recovered(self) -> None:
         """Say that what was delivered behind `saved_log_offset` is found: the file may go on."""
         self._is_recovered = True
 
-    def note_delivered(self, level: int, next_offset: int, log_end: int) -> None:
-        """Say that a level was delivered up to `next_offset`, by a record that ends at `log_end`.
-
-        It is written; when it is on the disk, the file says so.
-        """
-        self._offsets[level] = next_offset
-        self._unsynced.append(_Delivered(log_end, level, next_offset))
-        if len(self._unsynced) >= UNSYNCED_COUNT_MAX:
-            self._fold()
-
     def mark_if_changed(self) -> None:
         """Mark the file for saving when it can tell more than it does."""
-        if not self._is_recovered:
-            return
-        is_changed = self._fold()
-        durable_offset = self._store.durable_offset
-        if is_changed or durable_offset - self._marked_log_offset >= UNSAVED_BYTES_MAX:
-            self._marked_log_offset = durable_offset
+        now, marked = self.snapshot(), self._marked
+        grown = (now.delivered_log_offset or 0) - (marked.delivered_log_offset or 0)
+        if now.offset_table != marked.offset_table or grown >= UNSAVED_BYTES_MAX:
+            self._marked = now
             self.file.mark()
 
     def waiting_count(self) -> int:
@@ -118,25 +97,19 @@ class DelayOffsets:
         return sum(max(0, self._bounds(level)[1] - self.find(level)) for level in levels)
 
     def snapshot(self) -> _DelayOffsetTable:
-        """Return the table as it is saved: what is delivered and on the disk, and up to where."""
-        self._fold()
-        return _DelayOffsetTable(
-            offset_table=dict(sorted(self._durable.items())),
-            delivered_log_offset=self._durable_log_offset,
-        )
+        """Return the table as it is saved: what is delivered and on the disk, and up to where.
 
-    def _fold(self) -> bool:
-        """Take in what is on the disk by now; whether that changed an offset."""
-        if not self._is_recovered:
-            return False
-        durable_offset = self._store.durable_offset
-        is_changed = False
-        while self._unsynced and self._unsynced[0].log_end <= durable_offset:
-            one = self._unsynced.popleft()
-            self._durable[one.level] = one.next_offset
-            is_changed = True
-        self._durable_log_offset = durable_offset
-        return is_changed
+        Until what was delivered before the start is found, it tells what the file told.
+        """
+        if self._is_recovered:
+            self._log_offset = self._store.durable_offset
+            for progress in self._progress.values():
+                progress.settle(self._log_offset)
+        positions = sorted((level, one.durable) for level, one in self._progress.items())
+        return _DelayOffsetTable(
+            offset_table={level: at for level, at in positions if at is not None},
+            delivered_log_offset=self._log_offset,
+        )
 
     def _bounds(self, level: int) -> tuple[int, int]:
         queue = self._store.find_queue(SCHEDULE_TOPIC, level - 1)

@@ -15,7 +15,8 @@ Rules:
 from collections import deque
 from collections.abc import Callable, Mapping
 
-from orbitmq.broker.delay_reading import delivered_message, read_cold
+from orbitmq.broker.delay_copies import delivered_message
+from orbitmq.broker.queue_follower import read_records
 from orbitmq.core import Walked
 from orbitmq.store.follow import parse_level
 from orbitmq.store.log_reader import LogReader
@@ -58,19 +59,18 @@ def behind_delivered(
     """
     offset = queue_offset
     while copies and offset < view.readable_offset:
-        look = read_cold(reader, view, offset, None)
-        for waiting in look.found:
-            message = delivered_message(waiting.record)
+        records, next_offset = read_records(reader, view, offset)
+        for record in records.values():
+            message = delivered_message(record)
             if message is None:
                 continue
-            record = waiting.record
             if _take(copies, _likeness(parse_properties(message.properties))):
                 queue_offset = record.queue_offset + 1
             elif record.log_offset >= removed_end(message.topic):
                 return queue_offset
-        if look.next_offset <= offset:
+        if next_offset <= offset:
             break
-        offset = look.next_offset
+        offset = next_offset
     return queue_offset
 
 

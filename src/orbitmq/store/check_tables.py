@@ -47,7 +47,6 @@ _CONFIG_NAMES = {
     "timercheck",
     "timermetrics",
     "transactionMetrics",
-    "followers.json",
     "removedTopics.json",
     "broker.properties",  # settings that were changed over the network
 }

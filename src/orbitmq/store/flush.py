@@ -11,7 +11,6 @@ Rules:
 3. Only a thorough flush moves the synced mark. It runs after the log itself is synced that far.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,7 +90,6 @@ class FlushTargets(NamedTuple):
     queue_files: QueueFiles
     key_index: KeyIndex
     checkpoint: CheckpointFile
-    save_positions: Callable[[], None]
     units: UnitWriter | None = None
     """If queue entries get extra units."""
     bit_map_of: BitMapOf | None = None
@@ -135,7 +133,6 @@ class FlushJob:
                 units.sync()
             queue_files.sync()
             self._targets.key_index.sync()
-            self._targets.save_positions()
         self._save_marks()
 
     def _write_extended(self, units: UnitWriter) -> None:

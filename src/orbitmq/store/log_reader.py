@@ -1,4 +1,5 @@
-"""Reading the log by its offsets: raw bytes for replication, records for followers.
+"""Reading the log by its offsets: raw bytes for replication, records for
+recovery.
 
 In: a log offset. Out: bytes or records from there on, never past what may be seen.
 

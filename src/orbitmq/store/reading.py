@@ -190,7 +190,7 @@ def gather_cold(
     count_max = min(count_max, limits.count_max)
     entries = reader.entries(view, queue_offset, max(SCAN_COUNT_LEAST, count_max))
     if not entries:
-        next_offset = _behind_queue_file(reader, view, queue_offset)
+        next_offset = behind_queue_file(reader, view, queue_offset)
         return Gathered(PullStatus.OFFSET_FOUND_NULL, next_offset, [], 0)
     look = _Look(reader, view, chosen, ColdLimits(count_max, limits.bytes_max))
     scanned, removed_at = look.over(entries, queue_offset)
@@ -217,7 +217,7 @@ def _outside(view: QueueView, queue_offset: int) -> Gathered | None:
     return None
 
 
-def _behind_queue_file(reader: ColdReader, view: QueueView, queue_offset: int) -> int:
+def behind_queue_file(reader: ColdReader, view: QueueView, queue_offset: int) -> int:
     """A queue's file is missing: go on with the next one, as the original does."""
     per_file = reader.queue_files.file_size // ENTRY_SIZE
     return max(queue_offset + 1, min((queue_offset // per_file + 1) * per_file, view.base_offset))
@@ -473,7 +473,7 @@ def _rows_from(
     while queue_offset < end_offset:
         entries = reader.entries(view, queue_offset, min(_PAGE_COUNT, end_offset - queue_offset))
         if not entries:
-            queue_offset = _behind_queue_file(reader, view, queue_offset)
+            queue_offset = behind_queue_file(reader, view, queue_offset)
         for log_offset, size, _ in ENTRY.iter_unpack(entries):
             if size != HOLE_SIZE:
                 yield queue_offset, log_offset, size

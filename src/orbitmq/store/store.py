@@ -26,7 +26,6 @@ from orbitmq.store.checkpoint import Mark
 from orbitmq.store.cleaning import Cleaner, CleanerOutside, CleanerParts
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.flush import FlushJob, FlushTargets, LogSync
-from orbitmq.store.followers import Follower, Followers
 from orbitmq.store.key_index import IndexState
 from orbitmq.store.key_lookup import KeyQuery, prepare_lookup
 from orbitmq.store.log_reader import LogReader
@@ -76,7 +75,6 @@ class Store:
         self.tail = tail = opened.tail
         self._log = CommitLog(outside.files, opened.log_folders, tail, opened.first_offset)
         self.log = LogReader(outside.files, opened.log_folders, tail)
-        self._followers = Followers(outside.files, opened.folder.config, self.log)
         self._publisher = Publisher(tail, self._queues)
         self._refusals = Refusals(tail, options)
         self.durable_offset = tail.end_offset
@@ -102,7 +100,6 @@ class Store:
             Retention(retention or RetentionSettings()),
         )
         self._behind = WriteBehind(options.kept_bytes_max)
-        self._positions: dict[str, int] | None = None
         self._marked_offset = tail.end_offset
         self._sync_job: LogSync | None = None
         self._flush_job: FlushJob | None = None
@@ -133,10 +130,6 @@ class Store:
         for topic, queue_id in self._queues:
             counts[topic] = max(counts.get(topic, 0), queue_id + 1)
         return counts
-
-    def follower(self, name: str) -> Follower:
-        """Return the follower of this name, standing where it stood when it was last saved."""
-        return self._followers.attach(name, self.first_offset, self.tail.visible_offset)
 
     @property
     def message_count(self) -> int:
@@ -379,12 +372,10 @@ class Store:
             self._publisher.entry_total,
             *opened.index.state(),
         )
-        self._positions = positions = self._followers.take() if is_thorough else None
         targets = FlushTargets(
             opened.queue_files,
             opened.index,
             opened.checkpoint,
-            lambda: None if positions is None else self._followers.save(positions),
             opened.units,
             self.bit_maps() if self.bit_maps is not None else None,
         )
@@ -404,8 +395,6 @@ class Store:
         self._marked_offset = job.mark.log_offset
         if job.is_thorough:
             self.cleaner.note_synced(job.mark)
-        if self._positions is not None:
-            self._followers.note_saved(self._positions)
         if job.index_job is not None:
             self._opened.index.finish(job.index_job)
         self._behind.written(job.runs)
