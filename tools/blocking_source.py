@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import NamedTuple
 
-from orbitmq.client.members import ConsumerMember, ProducerMember
+from orbitmq.blocking.facade import Facade
 from tools.pages import write_or_check
 
 FOLDER = Path(__file__).resolve().parents[1] / "src" / "orbitmq" / "blocking"
@@ -41,13 +41,14 @@ TWINS = (
     Twin("orbitmq.client.admin", "Admin", "admin"),
 )
 
-LEFT_OUT = frozenset({"start", "close"}) | frozenset(
-    name
-    for protocol in (ProducerMember, ConsumerMember)
-    for name in vars(protocol)
-    if name != "group" and not name.startswith("_")
-)
-"""What every facade has already, and what only an instance asks of its members."""
+LEFT_OUT = {
+    (
+        "Producer",
+        "topics",
+    ): "its instance asks it which routes it needs; programs know what they send to",
+}
+"""By class and name, what the synchronous twin does without, and why. `start` and `close` are the
+facade's own."""
 
 HEAD = '''"""`{name}` for programs without an event loop.
 
@@ -105,7 +106,7 @@ class ClassBody:
             *_docstring(_doc(kind), 4),
             "",
         ]
-        for name, member in _public_members(kind):
+        for name, member in public_members(kind):
             self.lines += [*self._member(name, member), ""]
 
     def imports(self) -> list[str]:
@@ -259,15 +260,19 @@ def _passed(arguments: ast.arguments) -> str:
     return ", ".join(words)
 
 
-def _public_members(kind: type) -> Iterator[tuple[str, object]]:
-    """Return what a program may use, in the order of the source."""
+def public_members(kind: type) -> Iterator[tuple[str, object]]:
+    """Return what the synchronous twin of a class is to have, in the order of the source."""
     seen: set[str] = set()
     for base in kind.__mro__[:-1]:
         for name, member in vars(base).items():
             is_wanted = not name.startswith("_") or name in ("__init__", "__aiter__")
             is_method = isinstance(member, FunctionType | property)
-            if name not in seen and is_wanted and is_method and name not in LEFT_OUT:
-                seen.add(name)
+            if name in seen or not is_wanted or not is_method:
+                continue
+            seen.add(name)
+            if name.startswith("_") or not (
+                hasattr(Facade, name) or (kind.__name__, name) in LEFT_OUT
+            ):
                 yield name, member
 
 

@@ -64,14 +64,62 @@ def test_both_clients_have_the_same_names() -> None:
     assert set(dir(orbitmq)) - {"__version__"} == set(aio.__all__)
 
 
-@pytest.mark.parametrize("name", ["Producer", "PushConsumer", "PullConsumer", "Admin"])
+TWINS = ["Producer", "PushConsumer", "PullConsumer", "Admin"]
+
+
+def _public_names(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_the_synchronous_admin_lacked_topics_running_info_and_consume_directly(name: str) -> None:
+    one, other = getattr(orbitmq, name), getattr(aio, name)
+    left_out = {method for kind, method in blocking_source.LEFT_OUT if kind == name}
+    assert left_out <= _public_names(other), "an exception for nothing"
+    assert _public_names(other) - left_out <= _public_names(one)
+    assert _public_names(one) - _public_names(other) <= _attributes(other)
+
+
+def _attributes(kind: type) -> set[str]:
+    """What an object has that its class does not know of."""
+    made = kind("127.0.0.1:9876", group="g") if kind is not aio.Admin else kind("127.0.0.1:9876")
+    return {name for name in vars(made) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_attributes_that_a_constructor_sets_are_there_synchronously(name: str) -> None:
+    assert _attributes(getattr(aio, name)) <= _public_names(getattr(orbitmq, name))
+
+
+@pytest.mark.parametrize("name", TWINS)
 def test_twins_take_the_same_arguments(name: str) -> None:
     one, other = getattr(orbitmq, name), getattr(aio, name)
-    for method, function in inspect.getmembers(one, inspect.isfunction):
-        if method.startswith("_") or method in ("start", "close"):
-            continue
-        mine = list(inspect.signature(function).parameters)
-        assert mine == list(inspect.signature(getattr(other, method)).parameters), method
+    for method in sorted(_public_names(one) - {"start", "close"}):
+        mine, theirs = getattr(one, method), getattr(other, method, None)
+        if inspect.isfunction(mine):
+            assert inspect.isfunction(theirs), method
+            of_mine, of_theirs = inspect.signature(mine), inspect.signature(theirs)
+            assert str(of_mine.replace(return_annotation=None)) == str(
+                of_theirs.replace(return_annotation=None)
+            ), method
+
+
+def test_the_synchronous_admin_names_topics_and_has_a_consumer_consume(
+    namesrv: str, fresh_name: FreshName
+) -> None:
+    topic, group, seen = fresh_name("Topic"), fresh_name("Group"), threading.Semaphore(0)
+    with Producer(namesrv, "shop") as producer:
+        sent = producer.send(Message(topic, b"one"))
+    consumer = PushConsumer(namesrv, group, lambda _message: seen.release(), from_where=FIRST)
+    consumer.subscribe(topic)
+    with consumer, Admin(namesrv) as admin:
+        assert seen.acquire(timeout=LIMIT_S)
+        assert topic in admin.topics()
+        assert admin.running_info(group, consumer.client_id).subscriptions
+        message = admin.message(sent.offset_id)
+        result = admin.consume_directly(group, consumer.client_id, message)
+        assert result.result == "CR_SUCCESS"
+        assert seen.acquire(timeout=LIMIT_S)
 
 
 def test_a_star_import_gave_nothing_though_type_checkers_took_it() -> None:

@@ -9,13 +9,14 @@ from typing import Unpack
 
 from orbitmq import aio
 from orbitmq.blocking.facade import Facade
-from orbitmq.client.admin_base import AdminOptions
+from orbitmq.client.admin_base import AdminOptions, AdminSettings
 from orbitmq.client.admin_groups import GroupOptions
 from orbitmq.client.admin_messages import KEY_COUNT_MAX, TIME_MS_MAX, Peek
 from orbitmq.client.admin_results import (
     BrokerRuntime,
     ClientEntry,
     Cluster,
+    DirectResult,
     Figures,
     GroupInfo,
     GroupMembers,
@@ -24,6 +25,7 @@ from orbitmq.client.admin_results import (
     QueueDelay,
     QueueEntryInfo,
     ResetResult,
+    RunningInfo,
     TopicInfo,
     TopicRouteInfo,
     TopicStats,
@@ -60,6 +62,19 @@ class Admin(Facade[aio.Admin]):
     def all_producers(self, *, broker: str | None = None) -> dict[str, list[ClientEntry]]:
         """Return all producers that brokers know, by group."""
         return self._wait(self._twin.all_producers(broker=broker))
+
+    def running_info(self, group: str, client_id: str, *, with_stacks: bool = False) -> RunningInfo:
+        """Have a running consumer say how it is doing; raises NotFound when it is not online."""
+        return self._wait(self._twin.running_info(group, client_id, with_stacks=with_stacks))
+
+    def consume_directly(
+        self, group: str, client_id: str, message: ReceivedMessage
+    ) -> DirectResult:
+        """Have a running consumer consume one message now, and return what came of it.
+
+        >>> admin.consume_directly("billing", client_id, admin.message(message_id))
+        """
+        return self._wait(self._twin.consume_directly(group, client_id, message))
 
     def message(self, message_id: str, *, topic: str | None = None) -> ReceivedMessage:
         """Return a message by either of its ids; a unique id is looked for in `topic`.
@@ -277,6 +292,18 @@ class Admin(Facade[aio.Admin]):
         """Return a group in one line: who is there, and how far behind it is."""
         return self._wait(self._twin.group_summary(group))
 
+    def topics(self, *, cluster: str | None = None, with_system: bool = False) -> list[str]:
+        """Return the names of all topics, sorted.
+
+        Retry and dead-letter topics and those of the system are left out unless `with_system`.
+
+        >>> admin.topics()
+        ['orders', 'payments']
+
+        Raises NotFound for an unknown cluster.
+        """
+        return self._wait(self._twin.topics(cluster=cluster, with_system=with_system))
+
     def unit_topics(self, which: str = "unit") -> list[str]:
         """Return the topics of units: `unit`, `subscribed` by units, or `subscribed by others`."""
         return self._wait(self._twin.unit_topics(which))
@@ -434,6 +461,11 @@ class Admin(Facade[aio.Admin]):
 
     def __init__(self, namesrv: str | None = None, **options: Unpack[AdminOptions]) -> None:
         super().__init__(lambda: aio.Admin(namesrv, **options))
+
+    @property
+    def settings(self) -> AdminSettings:
+        """What it was told, defaults included."""
+        return self._there(lambda: self._twin.settings)
 
     def clusters(self) -> list[Cluster]:
         """Return all clusters with their brokers, by name.

@@ -11,7 +11,7 @@ from typing import Unpack
 from orbitmq import aio
 from orbitmq.blocking.facade import Facade
 from orbitmq.client.message import Message
-from orbitmq.client.producer_settings import DEFAULT_GROUP, ProducerOptions
+from orbitmq.client.producer_settings import DEFAULT_GROUP, ProducerOptions, ProducerSettings
 from orbitmq.client.queue_choice import QueueSelector
 from orbitmq.client.remote import Remote
 from orbitmq.client.send_hooks import SendHook
@@ -39,6 +39,11 @@ class Producer(Facade[aio.Producer]):
         **options: Unpack[ProducerOptions],
     ) -> None:
         super().__init__(lambda: aio.Producer(namesrv, group, **options))
+
+    @property
+    def settings(self) -> ProducerSettings:
+        """What it was told, defaults included."""
+        return self._there(lambda: self._twin.settings)
 
     @property
     def send_hooks(self) -> list[SendHook]:

@@ -59,7 +59,7 @@ class PushConsumer(Facade[aio.PushConsumer]):
 
     @property
     def settings(self) -> PushConsumerSettings:
-        """Its settings."""
+        """What it was told, defaults included."""
         return self._there(lambda: self._twin.settings)
 
     @property

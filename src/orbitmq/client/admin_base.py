@@ -69,7 +69,10 @@ class AdminBase:
     """Life and questions."""
 
     def __init__(self, namesrv: str | None = None, **options: Unpack[AdminOptions]) -> None:
-        self.settings = settings_from(AdminSettings, dict(options), namesrv=namesrv or "")
+        self.settings: AdminSettings = settings_from(
+            AdminSettings, dict(options), namesrv=namesrv or ""
+        )
+        """What it was told, defaults included."""
         self._joined: Instance | None = None
         self._state = "fresh"
 

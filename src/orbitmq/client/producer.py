@@ -78,7 +78,8 @@ class Producer:
             ProducerSettings, dict(options), namesrv=namesrv or "", group=group
         )
         check_settings(settings)
-        self.settings = settings
+        self.settings: ProducerSettings = settings
+        """What it was told, defaults included."""
         self.send_hooks: list[SendHook] = []
         """Called around every attempt to send."""
         self._group = wrap_namespace(settings.namespace, group)

@@ -74,6 +74,7 @@ class PushConsumer:
         **options: Unpack[PushConsumerOptions],
     ) -> None:
         self.settings: PushConsumerSettings = push_settings(namesrv, group, dict(options))
+        """What it was told, defaults included."""
         self.consume_hooks: list[ConsumeHook] = []
         """Called around each call of the handler; set them before the start."""
         self.filter_hooks: list[FilterHook] = []
