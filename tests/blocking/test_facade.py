@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
 
 import pytest
 
@@ -179,6 +180,23 @@ def test_a_pull_consumer_polls_without_a_loop(namesrv: str, fresh_name: FreshNam
         consumer.assign([queue])
         consumer.seek_to_begin(queue)
         assert [message.body for message in consumer.poll(timeout=LIMIT_S)] == [b"one"]
+
+
+def test_a_synchronous_loop_over_a_pull_consumer_that_raised_lost_its_message(
+    namesrv: str, fresh_name: FreshName
+) -> None:
+    topic, group = fresh_name("Topic"), fresh_name("Group")
+    with Producer(namesrv, "shop") as producer:
+        for number in range(6):
+            producer.send(Message(topic, str(number).encode()), key="one queue")
+    consumer = PullConsumer(namesrv, group, from_where=FIRST)
+    consumer.start()
+    consumer.subscribe(topic)
+    with pytest.raises(ZeroDivisionError), closing(consumer):
+        _ = [1 // (4 - int(message.body)) for message in consumer]
+    with PullConsumer(namesrv, group) as consumer:
+        consumer.subscribe(topic)
+        assert next(iter(consumer)).body == b"4"
 
 
 def test_submitted_messages_are_futures_of_any_thread(namesrv: str, fresh_name: FreshName) -> None:

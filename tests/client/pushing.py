@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from orbitmq.client.message import Message, ReceivedMessage
+from orbitmq.client.outcomes import Retry
 from orbitmq.client.producer import Producer
 from orbitmq.client.push import PushConsumer
 from orbitmq.client.push_running import RunningPush
@@ -75,6 +76,12 @@ class Inbox:
     async def holds(self, count: int, limit_s: float = 40.0) -> None:
         """Return when so many came, doubled ones included."""
         await becomes(lambda: len(self.messages) >= count, f"{count} messages came", limit_s)
+
+
+def fail_first(message: ReceivedMessage) -> None:
+    """Fail on what comes for the first time."""
+    if not message.reconsume_times:
+        raise Retry
 
 
 def make_topic(system: System, topic: str, queue_count: int = 4) -> None:

@@ -273,7 +273,7 @@ def test_a_message_that_fails_during_a_close_leaves_no_timer(
         await consumer.start()
         running = inner(consumer)
 
-        async def refuse(_message: ReceivedMessage, _level: int = 0) -> bool:
+        async def refuse(_message: ReceivedMessage, *_: object) -> bool:
             return False
 
         running.sending_back.send_back = refuse  # type: ignore[method-assign, assignment]  # seen from inside

@@ -140,6 +140,63 @@ def test_an_iteration_gives_message_after_message_until_the_close(
     run(work())
 
 
+@pytest.mark.parametrize("by", ["poll", "loop"])
+def test_a_pull_consumer_closed_in_finally_committed_a_message_whose_handling_raised(
+    system: System, fresh_name: Fresh, by: str
+) -> None:
+    queue, group = make_topic(system, fresh_name("Topic"), 1)[0], fresh_name("Group")
+    fill(system, queue, bodies(8))
+
+    def handle(message: ReceivedMessage) -> None:
+        if message.body == bodies(8)[5]:
+            raise ValueError("message 5")
+
+    async def consume(consumer: PullConsumer) -> None:
+        while by == "poll":
+            for message in await consumer.poll():
+                handle(message)
+        async for message in consumer:
+            handle(message)
+
+    async def closed_finally(consumer: PullConsumer) -> None:
+        try:
+            await consume(consumer)
+        finally:
+            await consumer.close()
+
+    async def work() -> None:
+        options: PullConsumerOptions = {"from_where": FIRST, "pull_batch_size": 1}
+        consumer = PullConsumer(system.namesrv, group, **options)
+        await consumer.start()
+        await consumer.subscribe(queue.topic)
+        with pytest.raises(ValueError, match="message 5"):
+            await closed_finally(consumer)
+        async with PullConsumer(system.namesrv, group, **options) as again:
+            await again.subscribe(queue.topic)
+            assert [message.body for message in await collect(again, 3)] == bodies(8)[5:]
+
+    run(work())
+
+
+def test_a_commit_before_the_close_says_that_the_last_message_was_consumed(
+    system: System, fresh_name: Fresh
+) -> None:
+    queue, group = make_topic(system, fresh_name("Topic"), 1)[0], fresh_name("Group")
+    fill(system, queue, bodies(2))
+
+    async def work() -> None:
+        consumer = PullConsumer(system.namesrv, group, from_where=FIRST)
+        await consumer.start()
+        await consumer.subscribe(queue.topic)
+        await collect(consumer, 2)
+        await consumer.commit()
+        await consumer.close()
+        async with PullConsumer(system.namesrv, group) as again:
+            assert await again.committed(queue) == 2
+
+    run(work())
+
+
 def test_a_close_ends_a_poll_that_waits(system: System, fresh_name: Fresh) -> None:
     queue = make_topic(system, fresh_name("Topic"), 1)[0]
 

@@ -20,6 +20,7 @@ from tests.client.pushing import (
     becomes,
     committed,
     consumer_of,
+    fail_first,
     inner,
     make_topic,
     numbered,
@@ -336,7 +337,7 @@ def test_hooks_see_each_call_of_the_handler(
             ("before", False, None),
             ("after", False, ConsumeReturn.EXCEPTION),
             ("before", False, None),
-            ("after", False, ConsumeReturn.FAILED),
+            ("after", True, ConsumeReturn.SUCCESS),
         ]
 
     run(main())
@@ -430,7 +431,7 @@ def test_topics_and_groups_of_a_namespace_are_its_own(
     make_topic(system, f"{space}%{topic}", 1)
 
     async def main() -> None:
-        inbox = Inbox(lambda message: message.reconsume_times > 0)
+        inbox = Inbox(fail_first)
         await send(system, f"{space}%{topic}", [b"inside"])
         options = {"namespace": space}
         async with await consumer_of(system, group, topic, inbox, **options) as consumer:

@@ -1,13 +1,18 @@
 """What becomes of messages that could not be consumed: retries, dead letters, stuck handlers."""
 
 import asyncio
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from orbitmq.client import concurrent
+from orbitmq.client.consume_hooks import ConsumeContext, ConsumeReturn
 from orbitmq.client.message import ReceivedMessage, received
+from orbitmq.client.offset_stores import FileOffsets
 from orbitmq.client.outcomes import DeadLetter, Retry
+from orbitmq.wire.bodies_client import MessageModel
 from orbitmq.wire.record import scan_records
 from tests.behaviour.requests import pull_request
 from tests.client.pushing import (
@@ -16,6 +21,7 @@ from tests.client.pushing import (
     becomes,
     committed,
     consumer_of,
+    fail_first,
     inner,
     make_topic,
     max_offset,
@@ -69,7 +75,7 @@ def test_a_failed_message_comes_again_after_the_delay_it_asks_for(
 
 
 @pytest.mark.slow
-def test_what_a_handler_raises_or_calls_false_comes_again_after_ten_seconds(
+def test_what_a_handler_raises_comes_again_after_ten_seconds(
     system: System, fresh_name: FreshName
 ) -> None:
     topic, group = fresh_name("Topic"), fresh_name("group")
@@ -77,20 +83,67 @@ def test_what_a_handler_raises_or_calls_false_comes_again_after_ten_seconds(
 
     async def main() -> None:
         def act(message: ReceivedMessage) -> object:
-            if message.reconsume_times:
-                return None
-            if message.body == b"m-0":
+            if message.body == b"m-0" and not message.reconsume_times:
                 raise ValueError("not today")
-            return False
 
         inbox = Inbox(act)
         await send(system, topic, numbered(2))
         async with await consumer_of(system, group, topic, inbox):
-            await inbox.holds(4)
-        assert sorted(inbox.bodies[2:]) == numbered(2)
+            await inbox.holds(3)
+        assert inbox.bodies[2:] == [b"m-0"]
         assert inbox.times_s[2] - inbox.times_s[0] > 8
 
     run(main())
+
+
+RETURNED = (0, False, [], "", None, True, 1, object())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"is_orderly": True},
+        {"consume_batch_size": 2},
+        {"message_model": MessageModel.BROADCASTING},
+    ],
+    ids=["concurrent", "orderly", "batch", "broadcasting"],
+)
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "plain"])
+def test_a_handler_that_returned_0_false_or_an_empty_list_had_its_message_retried(
+    system: System, fresh_name: FreshName, is_async: bool, options: dict[str, Any], tmp_path: Path
+) -> None:
+    topic, group = fresh_name("Topic"), fresh_name("group")
+    make_topic(system, topic, 1)
+    if "message_model" in options:
+        options = options | {"offset_store": FileOffsets("client", group, folder=tmp_path)}
+
+    async def main() -> None:
+        left, outcomes = list(RETURNED), []
+
+        def act(_messages: object) -> object:
+            return left.pop() if left else None
+
+        async def act_async(messages: object) -> object:
+            return act(messages)
+
+        class Hook:
+            def before_consume(self, context: ConsumeContext) -> None: ...
+
+            def after_consume(self, context: ConsumeContext) -> None:
+                outcomes.extend([(context.is_success, context.returned)] * len(context.messages))
+
+        await send(system, topic, numbered(8), queue_id=0)
+        handler = act_async if is_async else act
+        consumer = await consumer_of(system, group, topic, handler, **options)
+        consumer.consume_hooks.append(Hook())
+        async with consumer:
+            await becomes(lambda: len(outcomes) >= 8, "all were handled")
+        assert outcomes == [(True, ConsumeReturn.SUCCESS)] * 8
+
+    run(main())
+    if "message_model" not in options:
+        assert committed(system, group, topic) == 8
 
 
 def test_after_the_allowed_number_of_retries_a_message_is_a_dead_letter(
@@ -115,6 +168,62 @@ def test_after_the_allowed_number_of_retries_a_message_is_a_dead_letter(
     (letter,) = dead_letters(system, group, 1)
     assert (letter.body, letter.keys) == (b"hopeless", ["k"])
     assert letter.properties["RETRY_TOPIC"] == topic
+
+
+@pytest.mark.parametrize("is_orderly", [False, True], ids=["concurrent", "orderly"])
+def test_nobody_could_tell_why_a_message_was_a_dead_letter(
+    system: System,
+    fresh_name: FreshName,
+    caplog: pytest.LogCaptureFixture,
+    is_orderly: bool,
+) -> None:
+    topic, group = fresh_name("Topic"), fresh_name("group")
+    make_topic(system, topic, 1)
+    reasons = {
+        b"given up": "no such customer, not since 2019",
+        b"failed": "ZeroDivisionError: never mind",
+        b"asked": "KeyError: 'amount'",
+    }
+
+    async def main() -> None:
+        def act(message: ReceivedMessage) -> None:
+            if message.body == b"given up":
+                raise DeadLetter("no such customer,\nnot since \x02 2019")
+            if message.body == b"failed":
+                raise ZeroDivisionError("never mind")
+            raise Retry(delay_level=1) from KeyError("amount")
+
+        await send(system, topic, list(reasons), queue_id=0)
+        options = {"max_reconsume_times": 0, "is_orderly": is_orderly}
+        async with await consumer_of(system, group, topic, act, **options):
+            await asyncio.to_thread(dead_letters, system, group, 3)
+
+    run(main())
+    letters = dead_letters(system, group, 3)
+    told = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    for letter in letters:
+        reason = reasons[letter.body]
+        assert letter.properties.get("DLQ_REASON") == (reason if system.version is None else None)
+        assert any(letter.message_id in text and reason in text for text in told)
+
+
+def test_a_dead_letter_that_is_sent_as_a_copy_has_its_reason_with_any_broker(
+    system: System, fresh_name: FreshName
+) -> None:
+    topic, group = fresh_name("Topic"), fresh_name("group")
+    make_topic(system, topic, 1)
+
+    async def main() -> None:
+        inbox = Inbox()
+        await send(system, topic, [b"x"])
+        async with await consumer_of(system, group, topic, inbox) as consumer:
+            await inbox.holds(1)
+            lost = msgspec.structs.replace(inbox.messages[0], log_offset=2**40)
+            assert await consumer.send_back(lost, -1, reason="r" * 1000)
+            await asyncio.to_thread(dead_letters, system, group, 1)
+
+    run(main())
+    assert dead_letters(system, group, 1)[0].properties["DLQ_REASON"] == "r" * 500
 
 
 def test_a_dead_letter_goes_there_at_once(system: System, fresh_name: FreshName) -> None:
@@ -176,10 +285,7 @@ def test_what_no_broker_takes_back_is_consumed_again_here(
     make_topic(system, topic, 1)
 
     async def main() -> None:
-        def fail_first(message: ReceivedMessage) -> object:
-            return message.reconsume_times > 0
-
-        async def refuse(message: ReceivedMessage, delay_level: int = 0) -> bool:
+        async def refuse(message: ReceivedMessage, delay_level: int = 0, _: str = "") -> bool:
             return not message.topic and delay_level > 99
 
         inbox = Inbox(fail_first)
@@ -238,7 +344,7 @@ def test_retries_of_a_group_that_is_new_come_in_time(system: System, fresh_name:
     make_topic(system, topic, 1)
 
     async def main() -> None:
-        inbox = Inbox(lambda message: message.reconsume_times > 0)
+        inbox = Inbox(fail_first)
         await send(system, topic, [b"early"])
         async with await consumer_of(system, group, topic, inbox):
             await inbox.holds(2)

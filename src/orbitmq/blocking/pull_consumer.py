@@ -27,7 +27,9 @@ class PullConsumer(Facade[aio.PullConsumer]):
 
     Messages are pulled in the background into a memory with limits (see PullConsumerSettings), so
     that a poll seldom waits. By itself it stores every five seconds how far the program has come;
-    with `auto_commit=False` only `commit` does.
+    with `auto_commit=False` only `commit` does. A message counts as consumed with the next `poll`
+    or the next step of a loop, with `commit`, and at the end of `with` without an error;
+    with `close` alone it comes again.
 
     Several programs with one group share the queues of the topics they subscribe to. A program that
     wants to choose its queues uses `assign`; one that wants to keep its own offsets uses `pull`.
@@ -189,11 +191,13 @@ class PullConsumer(Facade[aio.PullConsumer]):
             )
         )
 
-    def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> None:
+    def send_back(
+        self, message: ReceivedMessage, delay_level: int = 0, *, reason: str = ""
+    ) -> None:
         """Have a message come again, later, in the group's `retry_topic`.
 
         `delay_level` 0 lets the broker choose by how often it was sent back (10 s, 30 s, 1 min …),
-        1 to 18 are levels as in Message, -1 makes it a dead letter at once. Raises RequestFailed
-        when the broker refuses.
+        1 to 18 are levels as in Message, -1 makes it a dead letter at once, which keeps the
+        `reason`. Raises RequestFailed when the broker refuses.
         """
-        self._wait(self._twin.send_back(message, delay_level))
+        self._wait(self._twin.send_back(message, delay_level, reason=reason))

@@ -20,7 +20,7 @@ from orbitmq.client.figures import Figures
 from orbitmq.client.handling import Handling, LineHandling, Outcome
 from orbitmq.client.iterating import NotBegun
 from orbitmq.client.message import ReceivedMessage
-from orbitmq.client.outcomes import DeadLetter, Retry
+from orbitmq.client.outcomes import DeadLetter, Retry, reason_of
 from orbitmq.client.process_queue import Job, ProcessQueue
 from orbitmq.client.push_settings import PushConsumerSettings
 from orbitmq.client.sending_back import DEAD_LETTER_LEVEL, FIRST_DELAY_LEVEL, SendingBack
@@ -135,10 +135,10 @@ class ConcurrentConsumption:
         self, messages: list[ReceivedMessage], outcome: BaseException
     ) -> list[ReceivedMessage]:
         """Send messages back; give those that no broker took."""
-        level = delay_level_of(outcome)
+        level, reason = delay_level_of(outcome), reason_of(outcome)
         kept = []
         for message in messages:
-            if not await self._sending_back.send_back(message, level):
+            if not await self._sending_back.send_back(message, level, reason):
                 message.reconsume_times += 1
                 kept.append(message)
         return kept
@@ -158,7 +158,15 @@ class ConcurrentConsumption:
         message = job.messages[0]
         what = "dropped" if self._settings.is_broadcasting else "to come again"
         if isinstance(outcome, Retry | DeadLetter):
-            log.debug("message %s of %s: %s", message.message_id, message.queue, outcome)
+            level = logging.WARNING if self._settings.is_broadcasting else logging.DEBUG
+            log.log(
+                level,
+                "message %s of %s is %s: %s",
+                message.message_id,
+                message.queue,
+                what,
+                outcome,
+            )
             return
         log.warning(
             "the handler failed; %d message(s) from %s of %s on are %s",
@@ -195,7 +203,8 @@ class ConcurrentConsumption:
                 message.queue,
                 self._settings.consume_timeout_s,
             )
-            if not await self._sending_back.send_back(message, FIRST_DELAY_LEVEL):
+            reason = f"its handler took more than {self._settings.consume_timeout_s:g} s"
+            if not await self._sending_back.send_back(message, FIRST_DELAY_LEVEL, reason):
                 return False
             process_queue.remove([message])
         return bool(stuck)

@@ -27,7 +27,7 @@ class ConsumeReturn(Enum):
     RETURNNULL = "RETURNNULL"
     """Java's handlers may return null; in Python that is success, so this never comes."""
     FAILED = "FAILED"
-    """It raised Retry or DeadLetter, or returned something false."""
+    """It raised Retry or DeadLetter."""
 
 
 class ConsumeContext(msgspec.Struct, kw_only=True):

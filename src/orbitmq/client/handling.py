@@ -1,11 +1,11 @@
-"""Calls of the program's handler, with hooks around them, and what its answer means.
+"""Calls of the program's handler, with hooks around them.
 
 In: jobs. Out: for each None (consumed) or the exception that says what to do with the messages.
 
 Rules:
 1. A handler that is an `async def` runs on the loop; any other function runs in threads, so it may
    block. A plain function that gives a coroutine is a mistake, and told so.
-2. None or something true is success, something false is `Retry()`; see `outcomes`.
+2. Only an exception says that a message was not consumed; what a handler returns does not count.
 3. Whatever a handler raises stays here: it becomes the outcome, and the worker goes on.
 """
 
@@ -165,9 +165,7 @@ class AsyncHandling:
         context = calling.context(job) if calling.hooks else None
         outcome: Outcome = None
         try:
-            answer = await calling.handler(argument)
-            if answer is not None and not answer:
-                outcome = Retry()
+            await calling.handler(argument)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -240,9 +238,7 @@ class ThreadHandling:
         outcome: Outcome = None
         try:
             answer = calling.handler(argument)
-            if answer is not None and not answer:
-                outcome = Retry()
-            elif isinstance(answer, Coroutine):
+            if isinstance(answer, Coroutine):
                 answer.close()
                 outcome = TypeError(
                     "the handler is a plain function that gives a coroutine; write it as async def"

@@ -20,7 +20,7 @@ from orbitmq.client.figures import Figures
 from orbitmq.client.handling import Handling, Outcome, Series, ThreadHandling
 from orbitmq.client.iterating import NotBegun
 from orbitmq.client.message import ReceivedMessage
-from orbitmq.client.outcomes import DeadLetter, Retry
+from orbitmq.client.outcomes import DeadLetter, Retry, reason_of
 from orbitmq.client.process_queue import Job, ProcessQueue
 from orbitmq.client.push_settings import PushConsumerSettings
 from orbitmq.client.sending_back import DEAD_LETTER_LEVEL, SendingBack
@@ -186,16 +186,18 @@ class OrderlyConsumption:
         self, messages: list[ReceivedMessage], outcome: BaseException
     ) -> list[ReceivedMessage]:
         """Make dead letters of what came too often, or is to be one; give those that are."""
-        is_dead = isinstance(outcome, DeadLetter)
+        is_dead, reason = isinstance(outcome, DeadLetter), reason_of(outcome)
         times_max = self._settings.reconsume_times_max
         given_up = []
         for message in messages:
             if not is_dead and message.reconsume_times < times_max:
                 continue
             if self._settings.is_broadcasting:
-                log.warning("message %s of %s is dropped", message.message_id, message.queue)
+                log.warning(
+                    "message %s of %s is dropped: %s", message.message_id, message.queue, reason
+                )
                 given_up.append(message)
-            elif await self._sending_back.send_back(message, DEAD_LETTER_LEVEL):
+            elif await self._sending_back.send_back(message, DEAD_LETTER_LEVEL, reason):
                 given_up.append(message)
         return given_up
 

@@ -3,10 +3,13 @@
 In: nothing. Out: two exceptions that handlers raise.
 
 Rules:
-1. A handler that returns (None, or anything true) has consumed its message. A handler that raises,
-   or returns something false other than None, wants it again: as if it had raised `Retry()`.
-2. These two say more than another exception would; they are not errors and are logged quietly.
+1. A handler that returns, whatever it returns, has consumed its message. A handler that raises
+   wants it again: as if it had raised `Retry()`.
+2. These two say more than another exception would; they are not errors and are logged quietly. A
+   message that dies of one is told at WARNING, with the reason (`sending_back`).
 """
+
+from orbitmq.wire.properties import reason_text
 
 
 class Retry(Exception):
@@ -35,9 +38,19 @@ class DeadLetter(Exception):
 
     >>> raise DeadLetter("no such customer")
 
-    It goes to the topic `%DLQ%<group>` at once, where a person or a program looks at it.
+    It goes to the topic `%DLQ%<group>` at once, where a person or a program looks at it. The reason
+    is logged, and OrbitMQ's brokers keep it in the dead letter's property `DLQ_REASON`.
     """
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason or "the handler gave it up")
         self.reason = reason
+
+
+def reason_of(outcome: BaseException) -> str:
+    """Return what an exception says of why a message was not consumed, in one line."""
+    if isinstance(outcome, DeadLetter):
+        return reason_text(str(outcome))
+    if isinstance(outcome, Retry) and outcome.__cause__ is not None:
+        outcome = outcome.__cause__
+    return reason_text(f"{type(outcome).__name__}: {outcome}")

@@ -4,8 +4,9 @@ In: topics to share with a group, or queues to have; polls. Out: messages, in or
 
 Rules:
 1. Either `subscribe` (the group shares the queues) or `assign` (the program chooses them).
-2. A message counts as consumed when the program comes back for more: the next `poll`, the next step
-   of the iteration, `commit` or `close`. An error that leaves `async with` consumes nothing.
+2. A message counts as consumed when the program comes back for more (the next `poll`, the next step
+   of an iteration), says so (`commit`), or leaves `async with` without an error. `close` alone says
+   nothing: what was handed out last comes again, since nobody can tell why it was called.
 3. Queues carry full names: with a namespace, `message.queue` and `assignment()` show it, and every
    method takes a queue with or without.
 """
@@ -47,7 +48,9 @@ class PullConsumer:
 
     Messages are pulled in the background into a memory with limits (see PullConsumerSettings), so
     that a poll seldom waits. By itself it stores every five seconds how far the program has come;
-    with `auto_commit=False` only `commit` does.
+    with `auto_commit=False` only `commit` does. A message counts as consumed with the next `poll`
+    or the next step of a loop, with `commit`, and at the end of `async with` without an error;
+    with `close` alone it comes again.
 
     Several programs with one group share the queues of the topics they subscribe to. A program that
     wants to choose its queues uses `assign`; one that wants to keep its own offsets uses `pull`.
@@ -113,9 +116,10 @@ class PullConsumer:
     async def close(self) -> None:
         """Store offsets (unless `auto_commit` is off), leave the group, and let go of everything.
 
-        What was handed out counts as consumed. May be called again.
+        What was handed out last does not count as consumed and comes again, as after an error:
+        `commit` before the close says that it was. May be called again.
         """
-        await self._end(consumes_last=True)
+        await self._end(consumes_last=False)
 
     async def _end(self, *, consumes_last: bool) -> None:
         member, self._member = self._member, None
@@ -138,7 +142,7 @@ class PullConsumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close; after an error, what was handed out last comes again."""
+        """Close; what was handed out last counts as consumed, unless an error ends the block."""
         await self._end(consumes_last=kind is None)
 
     @property
@@ -393,14 +397,16 @@ class PullConsumer:
             sends_expression=True,
         )
 
-    async def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> None:
+    async def send_back(
+        self, message: ReceivedMessage, delay_level: int = 0, *, reason: str = ""
+    ) -> None:
         """Have a message come again, later, in the group's `retry_topic`.
 
         `delay_level` 0 lets the broker choose by how often it was sent back (10 s, 30 s, 1 min …),
-        1 to 18 are levels as in Message, -1 makes it a dead letter at once. Raises RequestFailed
-        when the broker refuses.
+        1 to 18 are levels as in Message, -1 makes it a dead letter at once, which keeps the
+        `reason`. Raises RequestFailed when the broker refuses.
         """
-        await self._running().sending_back.ask_broker(message, delay_level)
+        await self._running().sending_back.ask_broker(message, delay_level, reason)
 
     # --- names ---
 

@@ -50,8 +50,8 @@ class PushConsumer:
     `group` is the consumer group: its members share the queues of the topics, each message goes to
     one of them. `handler` is an `async def` or a plain function (called in a thread, so it may
     block) of one message, or of a list of messages with `consume_batch_size` above 1. When it
-    returns (None or something true), the message is consumed; when it raises, the message comes
-    again later, up to 16 times, and then becomes a dead letter. `Retry` and `DeadLetter` say more.
+    returns, whatever it returns, the message is consumed; when it raises, the message comes again
+    later, up to 16 times, and then becomes a dead letter. `Retry` and `DeadLetter` say more.
     All further options are fields of PushConsumerSettings.
 
     Without a handler the consumer is a loop:
@@ -232,12 +232,14 @@ class PushConsumer:
         running = self._started()
         await running.commits.commit(list(running.rebalancing.table.values()))
 
-    async def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> bool:
+    async def send_back(
+        self, message: ReceivedMessage, delay_level: int = 0, *, reason: str = ""
+    ) -> bool:
         """Have a message come again later, without its handler failing; give whether it will.
 
-        `delay_level` as in Retry; -1 makes it a dead letter.
+        `delay_level` as in Retry; -1 makes it a dead letter, which keeps the `reason`.
         """
-        return await self._started().sending_back.send_back(message, delay_level)
+        return await self._started().sending_back.send_back(message, delay_level, reason)
 
     def __aiter__(self) -> MessageIterator:
         """Loop over messages; only without a handler."""

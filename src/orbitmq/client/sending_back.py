@@ -8,6 +8,8 @@ Rules:
    not work, the client sends a copy to the group's retry topic (310); brokers turn a copy that has
    come too often into a dead letter.
 2. True means that some broker has it. It may then come twice, never not at all.
+3. A message that dies is told at WARNING, with the reason. The reason travels with every request,
+   for the broker counts the tries: ours keeps it with the dead letter, originals pass over it.
 """
 
 import logging
@@ -24,7 +26,7 @@ from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.headers_client import SendMessage, SendMessageBack, write_send
 from orbitmq.wire.names import TEMPLATE_TOPIC, is_retry_topic, retry_topic
-from orbitmq.wire.properties import format_properties
+from orbitmq.wire.properties import PROPERTIES_SIZE_MAX, format_properties, reason_text
 
 log = logging.getLogger(__name__)
 
@@ -47,10 +49,12 @@ class SendingBack:
         self._times_max = times_max
         self._unit_mode = unit_mode
 
-    async def send_back(self, message: ReceivedMessage, delay_level: int = 0) -> bool:
+    async def send_back(
+        self, message: ReceivedMessage, delay_level: int = 0, reason: str = ""
+    ) -> bool:
         """Have a message come again, or with DEAD_LETTER_LEVEL never; give whether it will."""
         try:
-            await self.ask_broker(message, delay_level)
+            await self.ask_broker(message, delay_level, reason)
         except Exception as error:  # also of an RPC hook: the message must not be lost to it
             log.info(
                 "message %s of %s could not be put back by its broker (%s); sending a copy",
@@ -58,10 +62,10 @@ class SendingBack:
                 message.queue,
                 error,
             )
-            return await self._send_copy(message, delay_level)
+            return await self._send_copy(message, delay_level, reason)
         return True
 
-    async def ask_broker(self, message: ReceivedMessage, delay_level: int) -> None:
+    async def ask_broker(self, message: ReceivedMessage, delay_level: int, reason: str) -> None:
         """Have the message's broker put it back; raises MQError when it does not."""
         header = SendMessageBack(
             log_offset=message.log_offset,
@@ -71,11 +75,27 @@ class SendingBack:
             origin_topic=message.queue.topic,
             unit_mode=self._unit_mode,
             max_reconsume_times=self._times_max,
+            reason=reason_text(reason) or None,
         )
         await self._instance.remote.ask(
             await self._address(message),
             request(RequestCode.CONSUMER_SEND_MSG_BACK, header),
             timeout_s=SEND_BACK_TIMEOUT_S,
+        )
+        if self._dies(message, delay_level):
+            self._tell(message, reason)
+
+    def _dies(self, message: ReceivedMessage, delay_level: int) -> bool:
+        return delay_level < 0 or message.reconsume_times >= self._times_max
+
+    def _tell(self, message: ReceivedMessage, reason: str) -> None:
+        log.warning(
+            "message %s of %s is a dead letter of group %s now, after %d retries: %s",
+            message.message_id,
+            message.queue,
+            self._group,
+            message.reconsume_times,
+            reason or "no reason was given",
         )
 
     async def _address(self, message: ReceivedMessage) -> str:
@@ -85,12 +105,12 @@ class SendingBack:
         except (BrokerNotFound, RouteNotFound):
             return f"{message.store_host.ip}:{message.store_host.port}"
 
-    async def _send_copy(self, message: ReceivedMessage, delay_level: int) -> bool:
+    async def _send_copy(self, message: ReceivedMessage, delay_level: int, reason: str) -> bool:
         try:
             route = await self._instance.routes.find(retry_topic(self._group))
             queue = self._any_queue(route)
             address = await self._instance.routes.master_address(queue)
-            copy = self._copy(message, queue, delay_level)
+            copy = self._copy(message, queue, delay_level, reason)
             await self._instance.remote.ask(address, copy, timeout_s=COPY_TIMEOUT_S)
         except Exception as error:
             log.warning(
@@ -100,6 +120,8 @@ class SendingBack:
                 error,
             )
             return False
+        if self._dies(message, delay_level):
+            self._tell(message, reason)
         return True
 
     def _any_queue(self, route: Route) -> MessageQueue:
@@ -108,7 +130,9 @@ class SendingBack:
             raise BrokerNotFound("any", route.topic)
         return queues[self._instance.chance.below(len(queues))]
 
-    def _copy(self, message: ReceivedMessage, queue: MessageQueue, delay_level: int) -> Command:
+    def _copy(
+        self, message: ReceivedMessage, queue: MessageQueue, delay_level: int, reason: str
+    ) -> Command:
         is_dead = delay_level < 0
         # Brokers of 4.9 want the limit reached, those of 5.x want it passed.
         dead_times = min(self._times_max + 1, TIMES_MAX)
@@ -123,7 +147,9 @@ class SendingBack:
             sys_flag=0,
             born_ms=self._instance.clock.wall_ms(),
             flag=message.flag,
-            properties=self._properties(message, times, level),
+            properties=self._properties(
+                message, times, level, reason if self._dies(message, delay_level) else ""
+            ),
             reconsume_times=times,
             unit_mode=self._unit_mode,
             max_reconsume_times=self._times_max,
@@ -132,7 +158,7 @@ class SendingBack:
         fields = write_send(code, header)
         return Command(code=int(code), fields=fields, body=message.body, language=LANGUAGE)
 
-    def _properties(self, message: ReceivedMessage, times: int, level: int) -> str:
+    def _properties(self, message: ReceivedMessage, times: int, level: int, reason: str) -> str:
         given = message.properties
         origin = given.get(names.RETRY_TOPIC) if is_retry_topic(message.queue.topic) else None
         kept = {
@@ -146,6 +172,8 @@ class SendingBack:
         kept[names.MAX_RECONSUME_TIMES] = str(self._times_max)
         if level > 0:
             kept[names.DELAY] = str(level)
+        if reason and len(message.stored_properties) <= PROPERTIES_SIZE_MAX // 2:
+            kept[names.DLQ_REASON] = reason_text(reason) or "?"
         return format_properties(kept)
 
 

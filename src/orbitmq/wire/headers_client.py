@@ -257,6 +257,8 @@ class SendMessageBack(Header, frozen=True, kw_only=True):
     origin_topic: str | None = None
     unit_mode: bool = False
     max_reconsume_times: Int32 | None = None
+    reason: str | None = msgspec.field(name="dlqReason", default=None)
+    """Why the consumer does not want it. Only OrbitMQ has this field; originals pass over it."""
 
 
 class GetConsumerList(Header, frozen=True, kw_only=True):

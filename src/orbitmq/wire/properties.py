@@ -20,6 +20,8 @@ from orbitmq.errors import LocalProtocolError
 PROPERTIES_SIZE_MAX = 32_767
 """The record holds the size in a signed 16-bit number."""
 
+REASON_CHARS_MAX = 500
+
 NAME_END = "\x01"
 ENTRY_END = "\x02"
 KEY_SEPARATOR = " "
@@ -50,6 +52,8 @@ ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 ORIGIN_GROUP: Final = "ORIGIN_GROUP"
 DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
+DLQ_REASON: Final = "DLQ_REASON"
+"""Why a message became a dead letter; only OrbitMQ's clients and brokers write it."""
 BORN_HOST: Final = "__BORNHOST"
 BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
 
@@ -175,7 +179,17 @@ Users set CHECK_IMMUNITY_TIME_IN_SECONDS, INNER_MULTI_DISPATCH and __SHARDINGKEY
 
 def is_reserved(name: str) -> bool:
     """Whether a user may not set a property of this name."""
-    return name in RESERVED or name.startswith(TRANSIENT_PREFIX)
+    return name in RESERVED or name == DLQ_REASON or name.startswith(TRANSIENT_PREFIX)
+
+
+def reason_text(reason: str) -> str:
+    """Return the reason for a dead letter as its property holds it: one line, bounded.
+
+    >>> reason_text("no such\\n customer")
+    'no such customer'
+    """
+    words = reason[: 4 * REASON_CHARS_MAX].replace(NAME_END, " ").replace(ENTRY_END, " ").split()
+    return " ".join(words)[:REASON_CHARS_MAX].encode(errors="replace").decode()
 
 
 def parse_properties(text: str | bytes) -> dict[str, str]:

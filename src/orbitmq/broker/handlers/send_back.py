@@ -10,7 +10,8 @@ Rules:
 2. The message is read from the log in a thread: it may be old. All its properties stay; added are
    where it came from (RETRY_TOPIC), its first id (ORIGIN_MESSAGE_ID), the level, and WAIT=false.
 3. Level 0 lets the broker choose: 3 and one more with each time. A level below 0, or as many tries
-   as the group or the client allows, makes it a dead letter.
+   as the group or the client allows, makes it a dead letter. Its property DLQ_REASON then holds the
+   reason that the consumer gave, if it gave one and there is room.
 4. A group of which the broker can make no topic (its name) is unknown: 26. The original stores its
    messages in a topic that nobody can ask for.
 """
@@ -42,7 +43,12 @@ from orbitmq.wire.fields import read_header
 from orbitmq.wire.headers_client import SendMessageBack
 from orbitmq.wire.message_id import encode_offset_id
 from orbitmq.wire.names import group_fault, is_dead_letter_topic, retry_topic
-from orbitmq.wire.properties import format_properties, parse_properties
+from orbitmq.wire.properties import (
+    PROPERTIES_SIZE_MAX,
+    format_properties,
+    parse_properties,
+    reason_text,
+)
 from orbitmq.wire.record import Record, decode_record
 
 TIMEOUT_S = 20.0
@@ -161,6 +167,8 @@ def _again(context: Context, back: _Back, record: Record) -> NewMessage:
     properties[names.DELAY] = str(level)
     if is_dead:
         topic, queue_id = dead_letters(context, group.group_name).topic_name, 0
+        if header.reason and len(record.properties) <= PROPERTIES_SIZE_MAX // 2:
+            properties[names.DLQ_REASON] = reason_text(header.reason) or "?"
     else:
         topic, queue_id = retry_topic(group.group_name), back.queue_id
     message = msgspec.structs.replace(
