@@ -82,7 +82,7 @@ def test_what_a_handler_raises_comes_again_after_ten_seconds(
     make_topic(system, topic, 1)
 
     async def main() -> None:
-        def act(message: ReceivedMessage) -> object:
+        def act(message: ReceivedMessage) -> None:
             if message.body == b"m-0" and not message.reconsume_times:
                 raise ValueError("not today")
 
@@ -96,7 +96,7 @@ def test_what_a_handler_raises_comes_again_after_ten_seconds(
     run(main())
 
 
-RETURNED = (0, False, [], "", None, True, 1, object())
+RETURNED: tuple[object, ...] = (0, False, [], "", None, True, 1, object())
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,8 @@ def test_what_no_broker_takes_back_is_consumed_again_here(
     make_topic(system, topic, 1)
 
     async def main() -> None:
-        async def refuse(message: ReceivedMessage, delay_level: int = 0, _: str = "") -> bool:
+        async def refuse(message: ReceivedMessage, delay_level: int = 0, reason: str = "") -> bool:
+            assert reason
             return not message.topic and delay_level > 99
 
         inbox = Inbox(fail_first)
