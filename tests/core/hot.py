@@ -104,7 +104,7 @@ def publish(state: CoreState) -> bytes:
             queue.readable_offset = queue.next_offset
     written = b"".join(bytes(tail.views[number]) for number in sorted(tail.views))
     written = written[: tail.written_offset] + data
-    tail.written_offset = tail.end_offset
+    tail.written.advance(tail.end_offset)
     for number in range(-(-len(written) // tail.file_size)):
         piece = written[number * tail.file_size : (number + 1) * tail.file_size]
         tail.views[number] = memoryview(piece.ljust(tail.file_size, b"\0"))

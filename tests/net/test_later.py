@@ -75,7 +75,7 @@ def test_only_the_first_answer_counts(run: Run) -> None:
             later.answer(reply_to(request, body=b"first"))
             later.answer(reply_to(request, body=b"second"))
             later.cancel()
-            later.expire()
+            later.late()
             client.ask(Command(10, opaque=2))
             assert (await client.answer()).body == b"first"
             assert (await client.answer()).opaque == 2

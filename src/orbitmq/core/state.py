@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from orbitmq.errors import SettingError
+from orbitmq.watermark import Watermark
 from orbitmq.wire.command import LANGUAGE, VERSION
 from orbitmq.wire.record import MAGIC_V1, MAGIC_V2, layout_of
 from orbitmq.wire.sysflag import BORN_HOST_V6, STORE_HOST_V6
@@ -59,18 +60,18 @@ class LogTail:
         "staged_count",
         "store_ms",
         "views",
-        "visible_offset",
-        "written_offset",
+        "visible",
+        "written",
     )
 
     def __init__(self, file_size: int, end_offset: int) -> None:
         self.file_size = file_size
         self.end_offset = end_offset
         """Where the next record goes, behind everything staged."""
-        self.written_offset = end_offset
-        """The end of what the kernel has; [written_offset, end_offset) is in `staged`."""
-        self.visible_offset = end_offset
-        """The end of what may be seen: what is written, or only what is synced."""
+        self.written = Watermark(end_offset)
+        """The end of what the kernel has; what lies between it and `end_offset` is in `staged`."""
+        self.visible = Watermark(end_offset)
+        """The end of what may be seen: the least of the marks that the store requires."""
         self.hot_offset = end_offset
         """Records from here on are recent and were written or checked by this process: `views` has
         them. What lies before is read from the files, in a thread."""
@@ -90,6 +91,16 @@ class LogTail:
         """The store time of the next record; never goes back, whatever the wall clock does."""
         self.views: dict[int, memoryview] = {}
         """File number (first offset // file_size) to the file as memory, for the hot part."""
+
+    @property
+    def written_offset(self) -> int:
+        """Where the next write goes."""
+        return self.written.number
+
+    @property
+    def visible_offset(self) -> int:
+        """Where what may be seen ends."""
+        return self.visible.number
 
 
 class Queue:

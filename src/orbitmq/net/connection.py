@@ -271,7 +271,8 @@ class Connection(Stream):
         early = later.adopt(self, request)
         if not later.done:
             self._laters.add(later)
-            self._watch.laters.add(later)
+            self._watch.traffic.laters.value += 1
+            self._watch.deadlines.add(later, later.timeout_s)
         elif early is not None:
             self._reply(request, early)
 
@@ -282,14 +283,14 @@ class Connection(Stream):
                 f"{limits.laters_per_connection_max} requests of this connection are waiting for "
                 "their answers (laters_per_connection_max)"
             )
-        if self._watch.laters.count >= limits.laters_max:
+        if self._watch.deadlines.waiter_count >= limits.laters_max:
             return f"{limits.laters_max} requests are waiting for their answers (laters_max)"
         return None
 
     def later_done(self, later: Later, request: Command, reply: Command | Parts | None) -> None:
         """Send a Later's answer, if it has one, and forget it (called by the Later)."""
         self._laters.discard(later)
-        self._watch.laters.forget()
+        self._watch.traffic.laters.value -= 1
         if reply is not None:
             self._reply(request, reply)
         if self._is_halted and len(self._laters) <= self.limits.laters_pause // 2:

@@ -7,18 +7,16 @@ Rules:
 1. A Later is done once: answered, timed out or cancelled. What comes after that is ignored.
 2. Their number is bounded per connection and in all; over a limit the request is refused as busy
    and the Later is cancelled.
-3. Time-outs are kept in buckets of `TICK_S` with one timer in all: a Later costs no timer, and one
-   that is answered in time leaves nothing behind. A time-out is late by at most one tick.
+3. A time-out is a wait for a tick of the clock, with one timer for all: a Later costs no timer, and
+   one that is answered in time leaves nothing behind. A time-out is late by at most one tick.
 """
 
 import asyncio
-import heapq
 from collections.abc import Callable
-from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from orbitmq.ensure import ensure
-from orbitmq.metrics import Level
+from orbitmq.watermark import WAITERS_MAX, Waiter, Watermark
 from orbitmq.wire.command import Command
 
 if TYPE_CHECKING:
@@ -41,11 +39,10 @@ class Owner(Protocol):
         ...
 
 
-class Later:
+class Later(Waiter):
     """One answer owed."""
 
     __slots__ = (
-        "_bucket",
         "_early",
         "_on_cancel",
         "_on_timeout",
@@ -61,6 +58,7 @@ class Later:
         on_timeout: "Callable[[], Command | Parts | None]",
         on_cancel: Callable[[], None] | None = None,
     ) -> None:
+        super().__init__()
         self.done = False
         self.timeout_s = timeout_s
         self._on_timeout: Callable[[], Command | Parts | None] | None = on_timeout
@@ -68,7 +66,6 @@ class Later:
         self._owner: Owner | None = None
         self._request: Command | None = None
         self._early: Command | Parts | None = None
-        self._bucket: dict[Later, None] | None = None
 
     def answer(self, reply: "Command | Parts") -> None:
         """Send the reply, unless the Later is done already."""
@@ -88,7 +85,7 @@ class Later:
         early, self._early = self._early, None
         return early
 
-    def expire(self) -> None:
+    def late(self) -> None:
         """Answer with what `on_timeout` gives."""
         if self.done or self._owner is None or self._request is None:
             return
@@ -126,45 +123,30 @@ class Later:
 
     def _let_go(self) -> None:
         """Drop every reference, so that no cycle outlives the answer."""
-        if self._bucket is not None:
-            self._bucket.pop(self, None)
-            self._bucket = None
+        self.leave()
         self._owner = None
         self._request = None
         self._on_timeout = None
         self._on_cancel = None
 
 
-class Laters:
-    """The time-outs of all Laters of one server, and their number."""
+class Deadlines(Watermark):
+    """Ends what waits when its time is over: a watermark of ticks, moved by one timer."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, level: Level) -> None:
+    __slots__ = ("_loop", "_timer", "_timer_tick")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, waiters_max: int = WAITERS_MAX) -> None:
+        super().__init__(waiters_max=waiters_max)
         self._loop = loop
-        self._level = level
-        self._buckets: dict[int, dict[Later, None]] = {}
-        self._ticks: list[int] = []
         self._timer: asyncio.Handle | None = None
         self._timer_tick = 0
-        self.count = 0
 
-    def add(self, later: Later) -> None:
-        """Watch over a Later's time."""
-        self.count += 1
-        self._level.value += 1
-        tick = int((self._loop.time() + later.timeout_s) / TICK_S) + 1
-        bucket = self._buckets.get(tick)
-        if bucket is None:
-            bucket = self._buckets[tick] = {}
-            heapq.heappush(self._ticks, tick)
-            if self._timer is None or tick < self._timer_tick:
-                self._arm()
-        bucket[later] = None
-        later._bucket = bucket  # noqa: SLF001 - same module
-
-    def forget(self) -> None:
-        """Count one Later less."""
-        self.count -= 1
-        self._level.value -= 1
+    def add(self, waiter: Waiter, timeout_s: float) -> None:
+        """Have `waiter` told that it is late, unless it has ended before."""
+        tick = int((self._loop.time() + timeout_s) / TICK_S) + 1
+        self.wait(tick, waiter)
+        if self._timer is None or tick < self._timer_tick:
+            self._arm()
 
     def close(self) -> None:
         """Stop the timer."""
@@ -174,23 +156,22 @@ class Laters:
 
     def _arm(self) -> None:
         self.close()
-        if self._ticks:
-            self._timer_tick = self._ticks[0]
-            self._timer = self._loop.call_at(self._timer_tick * TICK_S, self._expire)
+        tick = self.next_number
+        if tick is None:
+            return
+        self._timer_tick = tick
+        if tick <= self.number:  # more than one turn's share
+            self._timer = self._loop.call_soon(self._expire)
+        else:
+            self._timer = self._loop.call_at(tick * TICK_S, self._expire)
 
     def _expire(self) -> None:
         self._timer = None
-        now_tick = int(self._loop.time() / TICK_S)
-        left = EXPIRE_SLICE
-        while self._ticks and self._ticks[0] <= now_tick:
-            bucket = self._buckets[self._ticks[0]]
-            for later in list(islice(bucket, left)):
-                left -= 1
-                bucket.pop(later, None)
-                later.expire()
-            if bucket:  # the rest in the next turn
-                self._timer_tick = 0
-                self._timer = self._loop.call_soon(self._expire)
-                return
-            del self._buckets[heapq.heappop(self._ticks)]
-        self._arm()
+        self.advance(int(self._loop.time() / TICK_S))
+        try:
+            self.wake(EXPIRE_SLICE)
+        finally:
+            self._arm()
+
+    def _reach(self, waiter: Waiter) -> None:
+        waiter.late()

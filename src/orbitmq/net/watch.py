@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from orbitmq.metrics import Registry
 from orbitmq.net.admission import Admission
 from orbitmq.net.dispatch import Failures
-from orbitmq.net.later import Laters
+from orbitmq.net.later import Deadlines
 from orbitmq.net.limits import Limits
 from orbitmq.net.proxy_protocol import Proxies
 from orbitmq.net.traffic import Traffic
@@ -43,7 +43,7 @@ class Watch:
         """The loop's own clock stands still while something is handled."""
         self.traffic = Traffic(registry, name)
         self.failures = Failures(registry)
-        self.laters = Laters(loop, self.traffic.laters)
+        self.deadlines = Deadlines(loop, waiters_max=limits.laters_max)
         self.admission = Admission(limits)
         """This server's own, until it is given one that several share."""
         self.proxies: Proxies | None = None
@@ -105,7 +105,7 @@ class Watch:
     def close(self) -> None:
         """Stop all timers."""
         self._disarm()
-        self.laters.close()
+        self.deadlines.close()
 
     def _arm(self) -> None:
         self._timer = self.loop.call_later(self._sweep_s, self._sweep)

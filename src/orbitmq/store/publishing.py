@@ -1,15 +1,18 @@
-"""What may be seen: records become readable in log order, when the log is written or synced so far.
+"""What may be seen: records become readable in log order, when all required marks have passed them.
 
-In: for each write, where it ended and what it brought. Out: queues that grew, as `visible_offset`
-moves on.
+In: for each write, where it ended and what it brought. Out: queues that grew, as `visible` rises.
 
-Rule: this is the only place that moves `visible_offset` and the queues' `readable_offset`.
+Rules:
+1. What may be seen is the least of the required marks: written always, durable with synchronous
+   flush. Whoever requires another one adds it to `required`, and nothing else.
+2. This is the only place that moves `visible` and the queues' `readable_offset`.
 """
 
 from collections import deque
 from typing import NamedTuple
 
 from orbitmq.core import LogTail, Queue
+from orbitmq.watermark import Watermark
 
 Keyed = tuple[str, int, int, bytes]
 """What the key index needs of a record: topic, log offset, store time, properties."""
@@ -33,6 +36,7 @@ class Publisher:
     def __init__(self, tail: LogTail, queues: dict[tuple[str, int], Queue]) -> None:
         self._tail = tail
         self._waiting: deque[Written] = deque()
+        self.required: list[Watermark] = [tail.written]
         self.queue_count = sum(queue.readable_offset > 0 for queue in queues.values())
         """Queues that hold, or once held, a message."""
         self.entry_total = sum(queue.readable_offset for queue in queues.values())
@@ -56,15 +60,16 @@ class Publisher:
         """Keep what a write brought."""
         self._waiting.append(written)
 
-    def publish(self, visible_offset: int) -> tuple[set[Queue], list[Written]]:
-        """Let everything up to `visible_offset` be seen; return the queues that grew."""
+    def publish(self) -> tuple[set[Queue], list[Written]]:
+        """Let be seen what may be; return the queues that grew, and what was published."""
         grown: set[Queue] = set()
         published: list[Written] = []
-        waiting, tail = self._waiting, self._tail
-        while waiting and waiting[0].end_offset <= visible_offset:
+        waiting, visible = self._waiting, self._tail.visible
+        end_offset = min(mark.number for mark in self.required)
+        while waiting and waiting[0].end_offset <= end_offset:
             written = waiting.popleft()
             published.append(written)
-            tail.visible_offset = written.end_offset
+            visible.advance(written.end_offset)
             for queue, next_offset in written.grown:
                 self._grow(queue, next_offset)
                 grown.add(queue)

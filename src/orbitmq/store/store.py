@@ -6,7 +6,7 @@ Out: what is readable, the queues that grew, jobs for threads, and the reason wh
 Rules:
 1. `write_staged` is called once a turn. After it everything staged is in the kernel, or nothing of
    it is: then tail and queues stand where they stood, and StoreError says why.
-2. What may be seen is what is written or, with synchronous flush, what is synced.
+2. What may be seen is the least of the marks that are required (`publishing`).
 3. Jobs are made here, run in a thread and handed back to `finish_…`; one of each kind at a time.
    The thread touches files, this object is touched by the loop only.
 4. After a failed sync nothing is taken, acknowledged or called durable any more: the kernel may
@@ -40,6 +40,7 @@ from orbitmq.store.retention import Retention, RetentionSettings
 from orbitmq.store.stats import StoreStats
 from orbitmq.store.topic_removal import RemovalJob, RemovalTargets, TopicRemovals
 from orbitmq.store.write_behind import WriteBehind
+from orbitmq.watermark import Watermark
 from orbitmq.wire.record import AROUND_BODY_MAX, BLANK_SIZE
 
 __all__ = ["KeyQuery", "Store", "largest_body"]
@@ -76,9 +77,11 @@ class Store:
         self._log = CommitLog(outside.files, opened.log_folders, tail, opened.first_offset)
         self.log = LogReader(outside.files, opened.log_folders, tail)
         self._publisher = Publisher(tail, self._queues)
-        self._refusals = Refusals(tail, options)
-        self.durable_offset = tail.end_offset
+        self.durable = Watermark(tail.end_offset)
         """The end of what is surely on the disk."""
+        if options.is_sync_flush:
+            self._publisher.required.append(self.durable)
+        self._refusals = Refusals(tail, options)
         self._files = outside.files
         self._raw = RawFollower(tail, self.queue, options.delays_ms)
         self.reader = ColdReader(
@@ -130,6 +133,16 @@ class Store:
         for topic, queue_id in self._queues:
             counts[topic] = max(counts.get(topic, 0), queue_id + 1)
         return counts
+
+    @property
+    def durable_offset(self) -> int:
+        """The end of what is surely on the disk."""
+        return self.durable.number
+
+    @property
+    def is_sync_flush(self) -> bool:
+        """Whether what is written may be seen, and answered, only when it is on the disk."""
+        return self.durable in self._publisher.required
 
     @property
     def message_count(self) -> int:
@@ -270,7 +283,7 @@ class Store:
     def _note_written(self, written: Written, size: int, begin_s: float) -> set[Queue]:
         """Move the ends on; return the queues that grew."""
         tail, hot_bytes = self.tail, self._options.hot_bytes
-        tail.written_offset = tail.end_offset
+        tail.written.advance(tail.end_offset)
         self._publisher.add(written)
         now_s = self._clock.monotonic_s()
         if self._sync_job is not None and self._sync_job.later_since_s is None and size:
@@ -280,7 +293,7 @@ class Store:
             tail.hot_offset = tail.written_offset - hot_bytes
             self._log.keep_hot(tail.hot_offset)
         self.stats.count_puts(written.message_count, size, now_s - begin_s)
-        return set() if self._options.is_sync_flush else self._publish(written.end_offset)
+        return self.publish()
 
     def _take_back(self) -> None:
         """Put tail and queues back to what is written."""
@@ -298,11 +311,12 @@ class Store:
             queue.put_bytes -= sum(size for _, size, _ in ENTRY.iter_unpack(queue.entries[start:]))
             del queue.entries[start:]
         if self._log.is_spoiled:
-            self._refusals.halt("a refused write could not be taken back")
+            self._halt("a refused write could not be taken back")
 
-    def _publish(self, visible_offset: int) -> set[Queue]:
+    def publish(self) -> set[Queue]:
+        """Let be seen what may be, when a required mark has risen; return the queues that grew."""
         total = self._publisher.entry_total
-        grown, published = self._publisher.publish(visible_offset)
+        grown, published = self._publisher.publish()
         for written in published:
             self._opened.index.add(written.keyed)
         self._behind.add(grown, self._publisher.entry_total - total)
@@ -330,13 +344,20 @@ class Store:
         self._sync_job = None
         self._log.end_sync()
         if job.error is not None:
-            self._refusals.halt(str(job.error))
+            self._halt(str(job.error))
             raise job.error
-        self.durable_offset = job.target
+        self.durable.advance(job.target)
         now_s = self._clock.monotonic_s()
         self._refusals.restart_age(job.later_since_s)
         self._refusals.note_behind(self.unsynced_bytes, self.unwritten_bytes, now_s)
-        return self._publish(job.target) if self._options.is_sync_flush else set()
+        return self.publish()
+
+    def _halt(self, cause: str) -> None:
+        """Take nothing any more, and call nothing durable (rule 4)."""
+        self._refusals.halt(cause)
+        error = StoreError(self.tail.refusal)
+        self.durable.fail(error)
+        self.tail.visible.fail(error)
 
     @property
     def is_halted(self) -> bool:
@@ -390,7 +411,7 @@ class Store:
         self._flush_job = None
         if job.error is not None:
             if isinstance(job.error, SyncFailed):
-                self._refusals.halt(str(job.error))
+                self._halt(str(job.error))
             raise job.error
         self._marked_offset = job.mark.log_offset
         if job.is_thorough:
@@ -429,7 +450,7 @@ class Store:
     def finish_removal(self, job: RemovalJob) -> None:
         """Take in the outcome of a removal; raises its error, after halting when a sync failed."""
         if isinstance(job.error, SyncFailed):
-            self._refusals.halt(str(job.error))
+            self._halt(str(job.error))
         self.removals.finish(job)
 
     # --- Making the next log file ---
@@ -449,7 +470,7 @@ class Store:
         """
         self._log.reserve_failed(number, error)
         if isinstance(error, SyncFailed):
-            self._refusals.halt(str(error))
+            self._halt(str(error))
 
     # --- Closing ---
 
