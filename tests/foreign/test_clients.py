@@ -7,11 +7,12 @@ once, at the queue and offset that the send was answered with.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.foreign.accounts import assert_accounted, assert_all_accepted, events
-from tests.foreign.judged import System
+from tests.foreign.judged import System, system_with
 from tests.foreign.peers import Line, go_probe, java_probe
 
 pytestmark = pytest.mark.foreign
@@ -48,6 +49,21 @@ def test_java_4_client_with_binary_headers_gets_back_each_message(
     topic = fresh_name("java4binary")
     lines = java_probe("4.9.7", *round_trip(system.namesrv, topic, 200), binary=True)
     assert_round_trip(lines, topic, 200)
+
+
+def test_java_client_gets_back_messages_of_10_mb(tmp_path: Path, fresh_name: Names) -> None:
+    topic = fresh_name("large")
+    with system_with(tmp_path, {"maxMessageSize": str(12 << 20)}) as system:
+        send = ["send", system.namesrv, topic, "3", "bytes=10000000"]
+        consume = ["consume", system.namesrv, topic, f"{topic}_group", "3", CONSUME_LIMIT_S]
+        lines = java_probe("4.9.7", *send, "--", *consume)
+    assert events(lines, "error") == []
+    sent, received = events(lines, "sent"), events(lines, "received")
+    assert_accounted(sent, received)
+    bodies = {line["body"] for line in received}
+    assert bodies == {line["body"] for line in sent}
+    assert len(bodies) == 3
+    assert all(body.startswith("10000000 bytes") for body in bodies)
 
 
 def test_java_5_client_gets_back_each_message_of_pipelined_sends(

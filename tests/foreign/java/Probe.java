@@ -5,11 +5,13 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Random;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
+import java.util.zip.CRC32;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -29,11 +31,14 @@ import org.apache.rocketmq.common.message.MessageExt;
  * JVM's start is what such a test pays for). A command is a word, its positional arguments and
  * options written key=value.
  *
- *   send NAMESRV TOPIC COUNT [tags=A,B,C] [keys=PREFIX] [body=PREFIX] [async=true] [hash=true]
+ *   send NAMESRV TOPIC COUNT [tags=A,B,C] [keys=PREFIX] [body=PREFIX] [bytes=N] [async=true] [hash=true]
  *   send-batch NAMESRV TOPIC COUNT [size=10] [tags=…] [keys=…] [body=…]
  *   consume NAMESRV TOPIC GROUP COUNT TIMEOUT_S [expression=*] [linger_ms=300]
  *   late NAMESRV TOPIC GROUP TIMEOUT_S [pause_ms=2000] [rounds=3]
  *   route NAMESRV TOPIC
+ *
+ * With bytes=N a body is filled up to N random bytes. Bodies are not compressed; of a long one
+ * lines show the size and the CRC.
  *
  * An expression that begins with "sql:" is an SQL92 one. With hash=true the queue is chosen by
  * SelectMessageQueueByHash from the message's key.
@@ -47,6 +52,8 @@ public final class Probe {
     private static final int IN_FLIGHT_MAX = 64;
     private static final int FAILURES_MAX = 10;
     private static final int SEND_TIMEOUT_MS = 10_000;
+    private static final int MESSAGE_SIZE_MAX = 12 * 1024 * 1024;
+    private static final int SHOWN_SIZE_MAX = 100_000;
 
     private Probe() {
     }
@@ -129,13 +136,26 @@ public final class Probe {
         producer.setSendMsgTimeout(SEND_TIMEOUT_MS);
         producer.setRetryTimesWhenSendFailed(0);
         producer.setRetryTimesWhenSendAsyncFailed(0);
+        producer.setMaxMessageSize(MESSAGE_SIZE_MAX);
+        producer.setCompressMsgBodyOverHowmuch(MESSAGE_SIZE_MAX);
         producer.start();
         return producer;
     }
 
+    private static byte[] filled(String text, int size, int seed) {
+        byte[] begin = text.getBytes(StandardCharsets.UTF_8);
+        if (size <= begin.length) {
+            return begin;
+        }
+        byte[] body = new byte[size];
+        new Random(seed).nextBytes(body);
+        System.arraycopy(begin, 0, body, 0, begin.length);
+        return body;
+    }
+
     private static Message message(String topic, int i, Map<String, String> options) {
         String body = options.getOrDefault("body", "body") + "-" + i;
-        Message message = new Message(topic, body.getBytes(StandardCharsets.UTF_8));
+        Message message = new Message(topic, filled(body, number(options, "bytes", 0), i));
         if (options.containsKey("tags")) {
             String[] tags = options.get("tags").split(",");
             message.setTags(tags[i % tags.length]);
@@ -369,6 +389,11 @@ public final class Probe {
     }
 
     private static String text(byte[] body) {
+        if (body != null && body.length > SHOWN_SIZE_MAX) {
+            CRC32 sum = new CRC32();
+            sum.update(body);
+            return body.length + " bytes, CRC " + sum.getValue();
+        }
         return body == null ? null : new String(body, StandardCharsets.UTF_8);
     }
 }
