@@ -90,8 +90,9 @@ async def pulled(broker: EmbeddedBroker, topic: str, count: int) -> list[Receive
 
 def push_consumer(broker: EmbeddedBroker, topic: str, inbox: Inbox) -> PushConsumer:
     """Return a consumer of one topic for its own group."""
-    options = {"subscriptions": {topic: "*"}, "from_where": FIRST}
-    return PushConsumer(broker.namesrv, f"{topic}-g", inbox, **options)
+    return PushConsumer(
+        broker.namesrv, f"{topic}-g", inbox, subscriptions={topic: "*"}, from_where=FIRST
+    )
 
 
 def assert_both(bodies: list[bytes]) -> None:
