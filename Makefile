@@ -117,6 +117,7 @@ docs: $(VENV)/.dev
 	$(BIN)/python -m tools.settings_page
 	$(BIN)/python -m tools.commands_page
 	$(BIN)/python -m tools.metrics_page
+	$(BIN)/python -m tools.requests_page
 	$(BIN)/python -m tools.client_page
 	$(BIN)/python -m tools.spark_page
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.testing import pytest_plugin
-from tools import client_page, commands_page, metrics_page
+from tools import client_page, commands_page, metrics_page, requests_page
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = {name for name in dir(pytest_plugin) if name.startswith("orbitmq_")}
@@ -20,6 +20,10 @@ def test_the_commands_page_is_up_to_date() -> None:
 
 def test_the_metrics_page_is_up_to_date() -> None:
     assert metrics_page.main(["--check"]) == 0
+
+
+def test_the_requests_page_is_up_to_date() -> None:
+    assert requests_page.main(["--check"]) == 0
 
 
 def test_the_client_page_is_up_to_date() -> None:

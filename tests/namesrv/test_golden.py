@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from orbitmq.namesrv.handlers import HANDLERS
+from orbitmq.namesrv.requests import SERVED
 from orbitmq.wire.bodies_namesrv import (
     BrokerData,
     ClusterInfo,
@@ -33,6 +33,7 @@ from tests.namesrv.registering import topic
 from tests.namesrv.serving import Site, connected, name_server, register_request
 from tests.net.running import Client
 
+CODES = {int(row.code) for row in SERVED}
 NAMESRV_PORTS = (9876, 9976)
 BODY_TYPES: dict[int, type] = {
     RequestCode.GET_ROUTEINFO_BY_TOPIC: TopicRoute,
@@ -63,7 +64,7 @@ def exchanges(capture: str, port: int) -> list[Exchange]:
     return [
         Exchange(entry, answers.get(id(entry.command)))
         for entry, target in zip(entries, targets, strict=True)
-        if target == port and not entry.command.is_response and entry.command.code in HANDLERS
+        if target == port and not entry.command.is_response and entry.command.code in CODES
     ]
 
 

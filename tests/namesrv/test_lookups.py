@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orbitmq.namesrv.handlers import HANDLERS
+from orbitmq.namesrv.requests import SERVED
 from orbitmq.wire.bodies_namesrv import TopicRoute
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
@@ -139,7 +139,7 @@ def test_every_request_of_a_name_server_has_a_handler() -> None:
     """The codes that protocol and tools of 4.9 and 5.x send to a name server."""
     classic = {100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 219, 224, 304}
     classic |= {311, 312, 313, 318, 319, 322, 327}
-    assert {int(code) for code in HANDLERS} == classic | {217, 901, 904}
+    assert {int(row.code) for row in SERVED} == classic | {217, 901, 904}
 
 
 def test_cluster_info_in_both_forms(run: Run, tmp_path: Path) -> None:

@@ -315,6 +315,7 @@ def test_unforeseen_failures_are_counted_and_logged_ever_less_often(
     records = [record for record in caplog.records if record.name == "orbitmq.net.dispatch"]
     assert len(records) == 7  # the 1st, 2nd, 4th, ... 64th
     assert all(record.exc_info for record in records)
+    assert records[0].getMessage().startswith("request 10 SEND_MESSAGE failed unforeseen")
 
 
 def test_an_unknown_code_is_answered_with_3_and_the_original_s_words(run: Run) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import inspect as types
 
-from orbitmq.broker import dispatch
+from orbitmq.broker.requests import SERVED
 from orbitmq.wire import bodies_runtime, headers_client, headers_consume, headers_topics
 from orbitmq.wire.batch import BatchMessage, encode_batch
 from orbitmq.wire.codes import RequestCode
@@ -65,7 +65,7 @@ def sane(field: str) -> str:
 
 def served_codes() -> list[int]:
     """Return every code that the broker has a handler for."""
-    return sorted(int(code) for module in dispatch.MODULES for code in module.HANDLERS)
+    return sorted(int(row.code) for row in SERVED)
 
 
 _MODULES = (headers_client, headers_consume, headers_topics, bodies_runtime)
@@ -202,17 +202,15 @@ BODIES: Mapping[int, Callable[[Names], bytes]] = {
 
 def undescribed_bodies() -> list[str]:
     """Return the modules that read a body of which none is described in BODIES."""
-    described = {int(code) for code in BODIES}
-    return [
-        module.__name__
-        for module in dispatch.MODULES
-        if "body" in _names_used(module)
-        if not described & {int(code) for code in module.HANDLERS}
-    ]
+    described = {row.serve.__module__ for row in SERVED if row.code in BODIES}
+    reading = {row.serve.__module__ for row in SERVED if "body" in _names_used(row.serve)}
+    return sorted(reading - described)
 
 
-def _names_used(module: Any) -> set[str]:
-    """Return the words behind `request.` in the module's source."""
+def _names_used(handler: Any) -> set[str]:
+    """Return the words behind `request.` in the source of the handler's module."""
+    module = inspect.getmodule(handler)
+    assert module is not None
     words = inspect.getsource(module).split("request.")[1:]
     return {word[:4] for word in words}
 

@@ -17,7 +17,7 @@ import pytest
 from msgspec import inspect as types
 
 from orbitmq.namesrv import on_admin, on_brokers, on_lookups
-from orbitmq.namesrv.handlers import HANDLERS
+from orbitmq.namesrv.requests import SERVED
 from orbitmq.wire import advertised, headers_namesrv
 from orbitmq.wire.bodies_namesrv import body_crc32
 from orbitmq.wire.codes import RequestCode
@@ -37,7 +37,7 @@ from tests.wire_client import WireClient
 
 pytestmark = pytest.mark.timeout(180)
 
-CODES = sorted(int(code) for code in HANDLERS)
+CODES = sorted(int(row.code) for row in SERVED)
 ONLY = (headers_namesrv,)
 NAME_FIELDS = sorted(fields_of_type(types.StrType, ONLY))
 NUMBER_FIELDS = sorted(fields_of_type(types.IntType, ONLY))
@@ -105,11 +105,9 @@ def make_request(code: int, names: Names) -> Command:
 
 
 def test_every_code_that_reads_a_body_is_described() -> None:
-    reading = [
-        code for code, handler in HANDLERS.items() if "request.body" in inspect.getsource(handler)
-    ]
+    reading = [row.code for row in SERVED if "request.body" in inspect.getsource(row.serve)]
     assert sorted(reading) == sorted(BODIES)
-    assert {handler.__module__ for handler in HANDLERS.values()} == {
+    assert {row.serve.__module__ for row in SERVED} == {
         module.__name__ for module in (on_admin, on_brokers, on_lookups)
     }
     assert {"topic", "brokerName", "clusterName", "namespace", "key"} <= set(NAME_FIELDS)

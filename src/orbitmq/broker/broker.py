@@ -25,13 +25,13 @@ from orbitmq.broker.client_metrics import add_client_metrics
 from orbitmq.broker.context import Context, Tables
 from orbitmq.broker.delay_offsets import DelayOffsets
 from orbitmq.broker.delays import Delays
-from orbitmq.broker.dispatch import handlers_of
 from orbitmq.broker.filters import FilterTable
 from orbitmq.broker.groups import GroupTable
 from orbitmq.broker.handlers.clients import notify_changed
 from orbitmq.broker.offsets import OffsetTable
 from orbitmq.broker.overload import LOOK_S
 from orbitmq.broker.registration import Identity, Registration
+from orbitmq.broker.requests import REFUSED, SERVED
 from orbitmq.broker.slow_groups import SLOW_LOOK_S, SlowGroups
 from orbitmq.broker.stats_windows import SAMPLE_S
 from orbitmq.broker.store_metrics import add_store_metrics
@@ -47,6 +47,7 @@ from orbitmq.net.admission import Admission
 from orbitmq.net.connection import Connection
 from orbitmq.net.dispatch import Dispatcher
 from orbitmq.net.peer import Peer
+from orbitmq.net.requests import handlers_of
 from orbitmq.net.server import Server
 from orbitmq.net.serving import dial_limits_from, dial_tls_from, limits_from, proxies_from, tls_from
 from orbitmq.net.turn import Turn
@@ -133,7 +134,7 @@ class Broker:
         self._delays = Delays(self._context, registry)
         self._context.on_connection_closed = self._connection_closed
         self.keep_changes_in(config / CHANGES_FILE)
-        dispatcher = Dispatcher(handlers_of(self._context), registry)
+        dispatcher = Dispatcher(handlers_of(SERVED, self._context), registry, REFUSED)
         self._server, self._vip_server = (
             Server(
                 name,

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from orbitmq.errors import ConnectionClosed, LimitExceeded, RequestFailed, StoreError
 from orbitmq.net.later import Later
-from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.codes import ResponseCode, code_text
 from orbitmq.wire.command import Command, reply_to
 
 Work = Callable[[], Awaitable[Command]]
@@ -48,7 +48,8 @@ class _Forwarded:
         return reply_to(
             self._request,
             ResponseCode.SYSTEM_ERROR,
-            f"request {self._request.code} took more than {self._timeout_s:g} s and was given up",
+            f"request {code_text(self._request.code)} took more than {self._timeout_s:g} s and was"
+            " given up",
         )
 
 

@@ -21,12 +21,13 @@ from orbitmq.config import NamesrvSettings
 from orbitmq.metrics import Registry
 from orbitmq.namesrv.admission import limits_of
 from orbitmq.namesrv.changes import CHANGES_FILE, ChangedSettings, read_changes
-from orbitmq.namesrv.handlers import handlers_of
 from orbitmq.namesrv.kv import load_kv
+from orbitmq.namesrv.requests import REFUSED, SERVED
 from orbitmq.namesrv.routes import RouteTable
 from orbitmq.namesrv.state import Savers, State
 from orbitmq.net.admission import Admission
 from orbitmq.net.dispatch import Dispatcher, Failures
+from orbitmq.net.requests import handlers_of
 from orbitmq.net.saving import Saver
 from orbitmq.net.server import Server
 from orbitmq.net.serving import limits_from, proxies_from, tls_from
@@ -87,7 +88,7 @@ class NameServer:
         self._state = state = self._load()
         self._server = Server(
             "namesrv",
-            Dispatcher(handlers_of(state), self._registry),
+            Dispatcher(handlers_of(SERVED, state), self._registry, REFUSED),
             self._turn,
             registry=self._registry,
             limits=limits_from(settings),

@@ -1,20 +1,18 @@
 """What the handlers of a name server share.
 
 In: the parts, put together by `namesrv`. Out: the same parts, under names that handlers read well.
-Rule: a handler is a plain function of (state, request, connection); `handlers` binds the state.
+Rule: a handler is a plain function of (state, request, connection); see `requests`.
 """
 
 import logging
-from collections.abc import Callable
 
 from orbitmq.metrics import Registry
 from orbitmq.namesrv.changes import ChangedSettings
 from orbitmq.namesrv.kv import KvSettings
 from orbitmq.namesrv.members import Departure, Origin
 from orbitmq.namesrv.routes import RouteTable
-from orbitmq.net.connection import Connection, Result
+from orbitmq.net.connection import Connection
 from orbitmq.net.saving import Saver
-from orbitmq.wire.command import Command
 from orbitmq.world.clock import Clock
 
 logger = logging.getLogger("orbitmq.namesrv")
@@ -96,6 +94,3 @@ class State:
     def _connection_closed(self, connection: Connection) -> None:
         self._watched.discard(connection)
         self.report(self.routes.connection_closed(connection), "connection closed")
-
-
-StateHandler = Callable[[State, Command, Connection], Result]

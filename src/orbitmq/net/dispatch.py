@@ -13,11 +13,12 @@ Rules:
 
 import logging
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from orbitmq.errors import RemoteProtocolError, RequestFailed, StoreError
 from orbitmq.metrics import Registry
-from orbitmq.wire.codes import ResponseCode
+from orbitmq.wire.codes import RequestCode, ResponseCode, code_text
 from orbitmq.wire.command import Command, reply_to
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ class Failures:
         count = self._unforeseen.total()
         if count & (count - 1) == 0:
             logger.error(
-                "request %d failed unforeseen (%d such failures so far)",
-                request.code,
+                "request %s failed unforeseen (%d such failures so far)",
+                code_text(request.code),
                 count,
                 exc_info=error,
             )
@@ -70,20 +71,29 @@ class Failures:
 class Dispatcher:
     """A table of handlers as one handler."""
 
-    def __init__(self, handlers: "Mapping[int, Handler]", registry: Registry) -> None:
+    def __init__(
+        self,
+        handlers: "Mapping[int, Handler]",
+        registry: Registry,
+        refused: Mapping[RequestCode, str] = MappingProxyType({}),
+    ) -> None:
+        """`refused` says why some codes are not served."""
         self._handlers = {int(code): handler for code, handler in handlers.items()}
+        self._reasons = {int(code): reason for code, reason in refused.items()}
         self._failures = Failures(registry)
 
     def __call__(self, request: Command, connection: "Connection") -> "Result":
         """Return what the request's handler gives, or a response that names the failure."""
         handler = self._handlers.get(request.code)
         if handler is None:
-            return reply_to(
-                request,
-                ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-                f" request type {request.code} not supported",
-            )
+            remark = self._refusal(request.code)
+            return reply_to(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
         try:
             return handler(request, connection)
         except Exception as error:  # rule 2: no handler's bug ends a connection
             return self._failures.reply(request, error)
+
+    def _refusal(self, code: int) -> str:
+        """Return the original's words, and the reason if there is one."""
+        text, reason = f" request type {code} not supported", self._reasons.get(code)
+        return text if reason is None else f"{text}, {RequestCode(code).name}: {reason}"

@@ -6,11 +6,9 @@ In: a registry and a name. Out: plain integers that connections add to, shown wi
 """
 
 from orbitmq.metrics import Registry
-from orbitmq.wire.codes import RequestCode
+from orbitmq.wire.codes import REQUEST_CODES
 
 UNKNOWN_CODE = "unknown"
-
-_KNOWN_CODES = frozenset(int(code) for code in RequestCode)
 
 
 class Traffic:
@@ -54,4 +52,4 @@ class Traffic:
 
     def request_label(self, code: int) -> int | str:
         """What a request code is counted as: a stranger must not use up the label's values."""
-        return code if code in _KNOWN_CODES else UNKNOWN_CODE
+        return code if code in REQUEST_CODES else UNKNOWN_CODE

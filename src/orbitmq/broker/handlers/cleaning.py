@@ -6,7 +6,6 @@ each `cleanResourceInterval`. Age counts as always: only the hour and the fullne
 
 from orbitmq.broker.context import Context
 from orbitmq.net.connection import Connection, Result
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command, reply_to
 
 
@@ -14,6 +13,3 @@ def delete_expired_log(context: Context, request: Command, _connection: Connecti
     """Have the log files that are older than `fileReservedTime` removed, whatever the hour is."""
     context.store.cleaner.ask_manual()
     return reply_to(request)
-
-
-HANDLERS = {RequestCode.DELETE_EXPIRED_COMMITLOG: delete_expired_log}

@@ -179,10 +179,3 @@ async def _forward(
             ResponseCode.CONSUME_MSG_TIMEOUT, "consumer <{}> <{}> Timeout: {}".format(*who, error)
         ) from None
     return reply_to(request, answer.code, answer.remark, fields=answer.fields, body=answer.body)
-
-
-HANDLERS = {
-    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: get_consumer_status,
-    RequestCode.GET_CONSUMER_RUNNING_INFO: get_consumer_running_info,
-    RequestCode.CONSUME_MESSAGE_DIRECTLY: consume_message_directly,
-}

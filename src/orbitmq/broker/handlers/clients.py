@@ -147,10 +147,3 @@ def _prepare_group(context: Context, consumer: ConsumerData) -> None:
     sys_flag = UNIT_SUBSCRIPTION_FLAG if consumer.unit_mode else 0
     with contextlib.suppress(RequestFailed):  # no room: the table has said so in the log
         context.topics.ensure(topic, config.retry_queue_count, sys_flag=sys_flag)
-
-
-HANDLERS = {
-    RequestCode.HEART_BEAT: heart_beat,
-    RequestCode.UNREGISTER_CLIENT: unregister_client,
-    RequestCode.GET_CONSUMER_LIST_BY_GROUP: get_consumer_list,
-}

@@ -23,7 +23,7 @@ from orbitmq.wire.bodies_consume import (
     ProducerTable,
 )
 from orbitmq.wire.bodies_namesrv import TopicList
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, reply_to
 from orbitmq.wire.fastjson import write_json
 from orbitmq.wire.fields import read_header
@@ -159,13 +159,3 @@ def _producer(member: Member, boot_ms: float) -> ProducerClient:
         version=member.version,
         seen_ms=int(boot_ms + member.seen_s * 1000),
     )
-
-
-HANDLERS = {
-    RequestCode.GET_CONSUMER_CONNECTION_LIST: get_consumer_connections,
-    RequestCode.GET_PRODUCER_CONNECTION_LIST: get_producer_connections,
-    RequestCode.GET_ALL_PRODUCER_INFO: get_all_producers,
-    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: query_groups_of_topic,
-    RequestCode.QUERY_TOPICS_BY_CONSUMER: query_topics_of_group,
-    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: query_subscription,
-}

@@ -32,7 +32,7 @@ from orbitmq.wire.bodies_consume import (
     QueueTimeSpan,
     TimeSpans,
 )
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, reply_to
 from orbitmq.wire.fastjson import write_json
 from orbitmq.wire.fields import read_header
@@ -279,10 +279,3 @@ def _time_text(time_ms: int) -> str:
     """Write a time as the original does, in the machine's zone."""
     at = datetime.fromtimestamp(time_ms / 1000, UTC).astimezone()
     return f"{at:%Y-%m-%d#%H:%M:%S}:{time_ms % 1000:03d}"
-
-
-HANDLERS = {
-    RequestCode.GET_CONSUME_STATS: get_consume_stats,
-    RequestCode.GET_BROKER_CONSUME_STATS: get_broker_consume_stats,
-    RequestCode.QUERY_CONSUME_TIME_SPAN: query_consume_time_span,
-}

@@ -9,7 +9,6 @@ from orbitmq.broker.filter_choice import check_type, checked_expression
 from orbitmq.net.connection import Connection, Result
 from orbitmq.wire.bodies_client import TAG
 from orbitmq.wire.bodies_filter import CheckClient
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command, reply_to
 from orbitmq.wire.fastjson import read_request
 
@@ -22,6 +21,3 @@ def check_client_config(context: Context, request: Command, _connection: Connect
     check_type(context.settings, data.expression_type)
     checked_expression(data.expression_type, data.sub_string)
     return reply_to(request)
-
-
-HANDLERS = {RequestCode.CHECK_CLIENT_CONFIG: check_client_config}

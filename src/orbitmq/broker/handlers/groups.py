@@ -17,7 +17,7 @@ from orbitmq.errors import RequestFailed
 from orbitmq.net.connection import Connection, Result
 from orbitmq.wire.bodies_namesrv import SubscriptionGroupConfig
 from orbitmq.wire.bodies_topics import GroupConfigList, GroupForbiddenBody
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, reply_to
 from orbitmq.wire.fastjson import read_request, write_json
 from orbitmq.wire.fields import read_header
@@ -101,13 +101,3 @@ def _check_there(context: Context, header: GroupForbidden) -> None:
             ResponseCode.TOPIC_NOT_EXIST,
             f"topic[{header.topic}] not exist; make it first (updateTopic)",
         )
-
-
-HANDLERS = {
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: update_group,
-    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: update_groups,
-    RequestCode.DELETE_SUBSCRIPTIONGROUP: delete_group,
-    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: get_all_groups,
-    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: get_group_config,
-    RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: group_forbidden,
-}

@@ -10,7 +10,7 @@ from orbitmq.broker.context import Context
 from orbitmq.errors import LimitExceeded, RequestFailed
 from orbitmq.net.connection import Connection, Result
 from orbitmq.wire.bodies_consume import LockBatch, LockedQueues
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, reply_to
 from orbitmq.wire.fastjson import read_request, write_json
 from orbitmq.wire.names import RETRY_TOPIC_LENGTH_MAX, group_fault, topic_fault
@@ -58,9 +58,3 @@ def _broker_fault(name: str) -> str | None:
     if len(name) <= CLIENT_ID_CHARS_MAX:
         return None
     return f"brokerName {name[:40]}… has {len(name)} characters, limit {CLIENT_ID_CHARS_MAX}"
-
-
-HANDLERS = {
-    RequestCode.LOCK_BATCH_MQ: lock_batch,
-    RequestCode.UNLOCK_BATCH_MQ: unlock_batch,
-}

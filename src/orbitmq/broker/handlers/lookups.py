@@ -16,7 +16,7 @@ from orbitmq.store.reading import (
     snapshot,
 )
 from orbitmq.store.store import KeyQuery
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, encode_command, reply_to
 from orbitmq.wire.fields import read_header, write_header
 from orbitmq.wire.headers_client import (
@@ -141,13 +141,3 @@ def query_message(context: Context, request: Command, connection: Connection) ->
 
 def _find(context: Context, topic: str, queue_id: int) -> Queue | None:
     return context.store.find_queue(topic, queue_id)
-
-
-HANDLERS = {
-    RequestCode.QUERY_MESSAGE: query_message,
-    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: search_offset,
-    RequestCode.GET_MAX_OFFSET: get_max_offset,
-    RequestCode.GET_MIN_OFFSET: get_min_offset,
-    RequestCode.GET_EARLIEST_MSG_STORETIME: get_earliest_store_time,
-    RequestCode.VIEW_MESSAGE_BY_ID: view_message,
-}

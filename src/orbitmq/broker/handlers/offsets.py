@@ -14,7 +14,7 @@ from orbitmq.errors import LimitExceeded, RequestFailed
 from orbitmq.net.connection import Connection, Result
 from orbitmq.store.reading import snapshot
 from orbitmq.wire.bodies_consume import CorrectionOffsets
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, reply_to
 from orbitmq.wire.fastjson import write_json
 from orbitmq.wire.fields import read_header, write_header
@@ -164,13 +164,3 @@ def get_all_consumer_offsets(context: Context, request: Command, connection: Con
 def get_all_delay_offsets(context: Context, request: Command, _connection: Connection) -> Result:
     """Return how far each delay level was delivered, as its file has it: slaves copy it."""
     return reply_to(request, body=write_json(context.delays.snapshot(), standard=False))
-
-
-HANDLERS = {
-    RequestCode.QUERY_CONSUMER_OFFSET: query_consumer_offset,
-    RequestCode.UPDATE_CONSUMER_OFFSET: update_consumer_offset,
-    RequestCode.QUERY_CORRECTION_OFFSET: query_correction_offset,
-    RequestCode.CLONE_GROUP_OFFSET: clone_group_offset,
-    RequestCode.GET_ALL_CONSUMER_OFFSET: get_all_consumer_offsets,
-    RequestCode.GET_ALL_DELAY_OFFSET: get_all_delay_offsets,
-}

@@ -20,7 +20,7 @@ from orbitmq.errors import RequestFailed
 from orbitmq.net.connection import Connection, Result
 from orbitmq.net.later import Later
 from orbitmq.wire.bodies_namesrv import PERM_READ, SubscriptionGroupConfig, TopicConfig
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.wire.fields import read_header
 from orbitmq.wire.headers_client import PULL_COMMITS, PULL_SUSPENDS, PullMessage
@@ -144,9 +144,3 @@ def _suggestion(context: Context, group: SubscriptionGroupConfig) -> Suggestion 
         slow_id=group.which_broker_when_consume_slowly,
         slow_offset=context.core.tail.written_offset - context.recent_bytes,
     )
-
-
-HANDLERS = {
-    RequestCode.PULL_MESSAGE: pull_message,
-    RequestCode.LITE_PULL_MESSAGE: pull_message,
-}

@@ -16,7 +16,7 @@ from orbitmq.net.connection import Connection, Result
 from orbitmq.store.reading import QueueView, snapshot
 from orbitmq.wire.bodies_client import TAG, SubscriptionData
 from orbitmq.wire.bodies_topics import QueueEntries, QueueEntry
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, reply_to
 from orbitmq.wire.fastjson import write_json
 from orbitmq.wire.fields import read_header
@@ -87,6 +87,3 @@ def _entries(
         count = len(entries) // ENTRY_SIZE
         at, left = at + count, left - count
     return found
-
-
-HANDLERS = {RequestCode.QUERY_CONSUME_QUEUE: query_consume_queue}

@@ -230,6 +230,3 @@ def _by_queue(context: Context, topic: str, offsets: Offsets) -> dict[MessageQue
 
 def _done(request: Command, offsets: dict[MessageQueue, int]) -> Command:
     return reply_to(request, body=write_json(ResetOffsets(offset_table=offsets), standard=False))
-
-
-HANDLERS = {RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: reset_offset}

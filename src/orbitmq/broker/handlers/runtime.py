@@ -10,7 +10,7 @@ from orbitmq.errors import RequestFailed
 from orbitmq.net.connection import Connection, Result
 from orbitmq.store.reading import NO_TIME, record_by_offset
 from orbitmq.wire.bodies_runtime import RuntimeInfo, ViewBrokerStats
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, reply_to
 from orbitmq.wire.fastjson import write_json
 from orbitmq.wire.fields import read_header
@@ -47,9 +47,3 @@ def view_broker_stats(context: Context, request: Command, _connection: Connectio
             f"The stats <{name}> <{key}> not exist: nothing was counted under it since the start",
         )
     return reply_to(request, body=write_json(data, standard=True))
-
-
-HANDLERS = {
-    RequestCode.GET_BROKER_RUNTIME_INFO: get_runtime_info,
-    RequestCode.VIEW_BROKER_STATS_DATA: view_broker_stats,
-}

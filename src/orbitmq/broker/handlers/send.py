@@ -173,10 +173,3 @@ def _check_transaction(
             " (rejectTransactionMessage)",
         )
     raise unsupported("transactional messages")
-
-
-HANDLERS = {
-    RequestCode.SEND_MESSAGE: send_message,
-    RequestCode.SEND_MESSAGE_V2: send_message,
-    RequestCode.SEND_BATCH_MESSAGE: send_message,
-}

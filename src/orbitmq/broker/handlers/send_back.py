@@ -37,7 +37,7 @@ from orbitmq.net.later import Later
 from orbitmq.store.reading import record_by_offset
 from orbitmq.wire import properties as names
 from orbitmq.wire.bodies_namesrv import PERM_WRITE, UNIT_SUBSCRIPTION_FLAG, SubscriptionGroupConfig
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, reply_to
 from orbitmq.wire.fields import read_header
 from orbitmq.wire.headers_client import SendMessageBack
@@ -176,6 +176,3 @@ def _again(context: Context, back: _Back, record: Record) -> NewMessage:
         reconsume_times=record.reconsume_times + 1,
     )
     return message if is_dead else delayed(context, message, level)
-
-
-HANDLERS = {RequestCode.CONSUMER_SEND_MSG_BACK: send_back}

@@ -12,7 +12,6 @@ import logging
 from orbitmq.broker.context import Context
 from orbitmq.config import render_properties
 from orbitmq.net.connection import Connection, Result
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command, reply_to
 from orbitmq.wire.fastjson import write_json
 
@@ -30,9 +29,3 @@ def change_settings(context: Context, request: Command, connection: Connection) 
     """25: change settings."""
     log.info("%s asks to change settings", connection.peer)
     return context.changes.change(request)
-
-
-HANDLERS = {
-    RequestCode.GET_BROKER_CONFIG: get_settings,
-    RequestCode.UPDATE_BROKER_CONFIG: change_settings,
-}

@@ -23,7 +23,7 @@ from orbitmq.store.reading import entry_store_ms, snapshot
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.bodies_namesrv import TopicConfig, TopicList
 from orbitmq.wire.bodies_topics import TopicConfigList, TopicOffset, TopicStats
-from orbitmq.wire.codes import RequestCode, ResponseCode
+from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, reply_to
 from orbitmq.wire.fastjson import read_request, write_json
 from orbitmq.wire.fields import read_header
@@ -173,16 +173,3 @@ def get_topic_stats(context: Context, request: Command, connection: Connection) 
         return reply_to(request, body=write_json(TopicStats(offset_table=table), standard=False))
 
     return context.cold_reads.answer(connection, request, look)
-
-
-HANDLERS = {
-    RequestCode.UPDATE_AND_CREATE_TOPIC: update_topic,
-    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: update_topics,
-    RequestCode.DELETE_TOPIC_IN_BROKER: delete_topic,
-    RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: clean_unused,
-    RequestCode.CLEAN_UNUSED_TOPIC: clean_unused,
-    RequestCode.GET_ALL_TOPIC_CONFIG: get_all_topics,
-    RequestCode.GET_TOPIC_CONFIG: get_topic_config,
-    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: get_system_topics,
-    RequestCode.GET_TOPIC_STATS_INFO: get_topic_stats,
-}
