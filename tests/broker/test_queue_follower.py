@@ -88,7 +88,7 @@ def test_two_followers_of_a_queue_read_it_each_from_its_own_position(tmp_path: P
             assert await behind_two.read(1) == old[2:]
             waiting = asyncio.gather(all_of_it.read(5), behind_two.read(3))
             new = await send(site, 3, 4)
-            assert await waiting == [old + new, old[2:] + new]
+            assert list(await waiting) == [old + new, old[2:] + new]
             for reader in (all_of_it, behind_two):
                 await reader.follower.stop()
 
