@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orbitmq.core import CoreState, PullStatus, ReadResult, Subscription, checksum
+from orbitmq.core import CoreState, Origin, PullStatus, ReadResult, Subscription, checksum
 from orbitmq.core.state import BULK_COUNT_MAX
 from orbitmq.errors import SettingError
 from orbitmq.wire.command import Command, decode_command, encode_command
 from orbitmq.wire.frame import BINARY, FrameDecoder
+from orbitmq.wire.host import pack_host
 from orbitmq.wire.java import string_hash
 from orbitmq.wire.record import BLANK_MAGIC, decode_record, scan_records
 from tests.core.hot import (
@@ -45,6 +46,28 @@ def answers_of(result: ReadResult) -> list[Command]:
 def read(core: ModuleType, state: CoreState, data: bytes) -> ReadResult:
     result: ReadResult = core.handle_one_read(state, data, 0, ORIGIN, NOW_MS)
     return result
+
+
+def test_of_a_guarded_connection_each_request_is_handed_back_in_its_order(core: ModuleType) -> None:
+    """Rights are checked where the table of requests is: the hot path serves nothing before."""
+    state, origin = new_state(), Origin(pack_host(BORN), pack_host(STORE))
+    read(core, state, send_frame())
+    publish(state)
+    log_end = state.tail.end_offset
+    data = send_frame(opaque=1) + pull_frame(0, opaque=2) + send_frame(code=10, opaque=3)
+    origin.is_guarded = True
+    position, opaques = 0, []
+    while position < len(data):
+        result = core.handle_one_read(state, data, position, origin, NOW_MS)
+        assert (result.answers, result.sends, result.pulls) == ([], 0, 0)
+        opaques.append(decode_command(result.unknown).opaque)
+        position = result.used
+    assert (opaques, state.tail.end_offset) == ([1, 2, 3], log_end)
+    part = data[:20]
+    assert core.handle_one_read(state, part, 0, origin, NOW_MS)[:2] == (0, [])
+    origin.is_guarded = False
+    result = core.handle_one_read(state, data, 0, origin, NOW_MS)
+    assert (result.sends, result.pulls, result.unknown) == (2, 1, None)
 
 
 @pytest.mark.parametrize("code", [310, 10])

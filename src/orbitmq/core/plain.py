@@ -181,6 +181,8 @@ def handle_one_read(
     answers: Parts = []
     if now_ms > tail.store_ms:
         tail.store_ms = now_ms
+    if origin.is_guarded:
+        return _hand_back(state, data, start)
     position = take_known(state, data, start, origin, answers) if origin.shapes else start
     if position != len(data):
         return _handle_others(state, data, position, origin, answers)
@@ -228,10 +230,21 @@ def _handle_others(
             sends += len(answers) - count
     unknown = _next_frame(data, position) if position < end else None
     if unknown is not None:
-        position += 8 + len(unknown.header) + len(unknown.body)
+        position = _end_of(unknown, position)
     return tuple.__new__(
         ReadResult, (position, answers, tail.end_offset, tail.grown, unknown, sends, pulls)
     )
+
+
+def _hand_back(state: CoreState, data: bytes, start: int) -> ReadResult:
+    """Handle nothing: return the first frame as unknown."""
+    unknown = _next_frame(data, start)
+    used = start if unknown is None else _end_of(unknown, start)
+    return ReadResult(used, [], state.tail.end_offset, state.tail.grown, unknown, 0, 0)
+
+
+def _end_of(frame: Frame, start: int) -> int:
+    return start + 8 + len(frame.header) + len(frame.body)
 
 
 def _next_frame(data: bytes, position: int) -> Frame | None:

@@ -221,6 +221,7 @@ class Origin:
         "born_host",
         "fixed_size",
         "host_bits",
+        "is_guarded",
         "pack",
         "pack_known",
         "shapes",
@@ -239,6 +240,10 @@ class Origin:
         """The same without KNOWN_ZEROS."""
         self.fixed_size = head.size + 2
         """The record without body, topic field and properties."""
+        self.is_guarded = False
+        """Whether the table of requests serves all that this connection asks. The hot path knows
+        nothing of rights. `Topic.is_plain` and `is_readable` say the same of one topic.
+        """
         self.shapes: dict[int, Shape] = {}
         """How headers that are known are cut, by their size; others cut those of theirs elsewhere.
         """
