@@ -12,6 +12,7 @@ Rules:
    into an exception (`client.remote`).
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 
@@ -168,11 +169,14 @@ class AccessDenied(RequestFailed):
 class SendFailed(MQError):
     """A message was certainly not stored: every attempt was refused or could not be sent.
 
-    `attempts` are pairs of a broker's name and why it did not work there.
+    `attempts` are pairs of a broker's name and why it did not work there; when there was none,
+    the text has the `cause`.
     """
 
-    def __init__(self, topic: str, attempts: Sequence[tuple[str, Exception]]) -> None:
-        super().__init__(f"not sent to topic {topic}: {_told(attempts)}")
+    def __init__(
+        self, topic: str, attempts: Sequence[tuple[str, Exception]] = (), cause: str = ""
+    ) -> None:
+        super().__init__(f"not sent to topic {topic}: {cause or _told(attempts)}")
         self.topic = topic
         self.attempts = tuple(attempts)
 
@@ -217,7 +221,10 @@ def _told_batch(topic: str, outcomes: Sequence[object]) -> str:
 
 
 def _told(attempts: Sequence[tuple[str, Exception]]) -> str:
-    return "; ".join(f"{broker}: {error}" for broker, error in attempts) or "nobody to send it to"
+    """Return the attempts as text; those that failed in the same way stand there once."""
+    counts = Counter(f"{broker}: {error}" for broker, error in attempts)
+    texts = [text if count == 1 else f"{text} ({count} times)" for text, count in counts.items()]
+    return "; ".join(texts) or "nobody to send it to"
 
 
 class NotFound(MQError):

@@ -9,7 +9,14 @@ import pytest
 from orbitmq.client.message import Message
 from orbitmq.client.producer import Producer
 from orbitmq.client.send_result import SendResult, SendStatus
-from orbitmq.errors import BatchUnknown, LimitExceeded, LocalProtocolError, SendUnknown
+from orbitmq.errors import (
+    BatchFailed,
+    BatchUnknown,
+    LimitExceeded,
+    LocalProtocolError,
+    SendFailed,
+    SendUnknown,
+)
 from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import Command
 from tests.client.producing import run
@@ -161,5 +168,22 @@ def test_a_message_that_is_stored_but_not_flushed_is_not_called_lost_when_the_ro
                 producer.send_hooks.append(LosesRoute())
                 result = await producer.send(Message(TOPIC, b"x"))
         assert result.status is SendStatus.FLUSH_DISK_TIMEOUT
+
+    run(main())
+
+
+@pytest.mark.parametrize("timeout", [-5, 0, -0.001, float("nan")])
+def test_a_deadline_in_the_past_still_sent_the_message(timeout: float) -> None:
+    async def main() -> None:
+        async with scripted([]) as cluster, Producer(cluster.namesrv.address) as producer:
+            message = Message(TOPIC, b"x")
+            await producer.send(message)
+            with pytest.raises(SendFailed, match="was over before the first attempt"):
+                await producer.send(message, timeout=timeout)
+            with pytest.raises(SendFailed, match="was over before the first attempt"):
+                producer.submit(message, timeout=timeout)
+            with pytest.raises(BatchFailed, match="2 of 2 messages"):
+                await producer.send_batch([message, message], timeout=timeout)
+            assert cluster.sends() == [1]
 
     run(main())

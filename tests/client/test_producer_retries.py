@@ -464,3 +464,66 @@ def test_brokers_get_heartbeats_and_a_goodbye() -> None:
             assert broker.others[-1] == 35
 
     run(main())
+
+
+def test_three_attempts_ended_within_15_ms_while_the_only_broker_restarted() -> None:
+    async def main() -> None:
+        async with scripted([]) as cluster, producer_of(cluster) as producer:
+            with socket.socket() as restarting:  # bound: refuses all until somebody listens
+                restarting.bind((HOST, 0))
+                route = cluster.route()
+                address = f"{HOST}:{restarting.getsockname()[1]}"
+                route.broker_datas[0].broker_addrs[0] = address
+                cluster.namesrv.routes[TOPIC] = route
+                attempts: list[SendContext] = []
+
+                class Restart:
+                    def before(self, context: SendContext) -> None:
+                        attempts.append(context)
+
+                    def after(self, context: SendContext) -> None:
+                        pass
+
+                producer.send_hooks.append(Restart())
+                with pytest.raises(SendFailed, match=r"\(3 times\)$") as caught:
+                    await producer.send(MESSAGE, timeout=0.4)
+                assert len(caught.value.attempts) == 3
+                sent = asyncio.create_task(producer.send(MESSAGE, timeout=5))
+                await asyncio.sleep(0.05)  # so that the first attempt has failed
+                async with await _relay(restarting, cluster.brokers[0].address):
+                    assert (await sent).status is SendStatus.SEND_OK
+                assert len(attempts) == 1
+
+    run(main())
+
+
+def test_closing_between_two_attempts_ends_the_send() -> None:
+    async def main() -> None:
+        async with scripted([]) as cluster:
+            with socket.socket() as nobody:
+                nobody.bind((HOST, 0))
+                route = cluster.route()
+                route.broker_datas[0].broker_addrs[0] = f"{HOST}:{nobody.getsockname()[1]}"
+                cluster.namesrv.routes[TOPIC] = route
+                async with producer_of(cluster, close_timeout_s=0.1) as producer:
+                    waiting = producer.submit(MESSAGE, timeout=PATIENCE_S)
+                with pytest.raises(SendFailed):
+                    await asyncio.wait_for(waiting, 0.1)
+
+    run(main())
+
+
+async def _relay(listener: socket.socket, address: str) -> asyncio.Server:
+    """Have a bound socket accept connections and pass them on."""
+    host, port = address.split(":")
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65_536):
+            writer.write(data)
+        writer.close()
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        their_reader, their_writer = await asyncio.open_connection(host, port)
+        await asyncio.gather(pump(reader, their_writer), pump(their_reader, writer))
+
+    return await asyncio.start_server(pass_on, sock=listener)

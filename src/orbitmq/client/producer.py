@@ -46,7 +46,7 @@ from orbitmq.client.sender import Sender
 from orbitmq.client.sending import HookedSending, Sending
 from orbitmq.client.settings import settings_from
 from orbitmq.client.unique_ids import unique_ids
-from orbitmq.errors import ClientStateError, LimitExceeded, MQError, SettingError
+from orbitmq.errors import ClientStateError, LimitExceeded, MQError, SendFailed, SettingError
 from orbitmq.wire.batch import BatchMessage, encode_batch
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.names import wrap_namespace
@@ -278,10 +278,10 @@ class Producer:
             try:
                 if not sender.has_room:
                     timeout = await self._wait_room(sender, timeout)
-            except LimitExceeded as error:
+                sending = self._prepare_batch(sender, messages[run], packed[run], timeout)
+            except (LimitExceeded, SendFailed) as error:
                 unsent = error
                 break
-            sending = self._prepare_batch(sender, messages[run], packed[run], timeout)
             if queue is not None or selector is not None or key is not None:
                 _fix_queue(sending, queue, selector, key)
             sender.launch(sending)
@@ -397,6 +397,9 @@ class Producer:
 
     def _set_limits(self, sending: Sending, timeout_s: float) -> None:
         settings = self.settings
+        if not timeout_s > 0:
+            cause = f"its time-out of {timeout_s:g} s was over before the first attempt"
+            raise SendFailed(sending.publication.public_topic, cause=cause)
         sending.timeout_s = timeout_s
         sending.deadline_s = sending.sender.loop.time() + timeout_s
         if sending.mode is SendMode.SEND:

@@ -14,6 +14,7 @@ Rules:
 3. SendFailed and BrokerBusy: no broker has it. SendUnknown: an attempt got no answer, so a broker
    may have it.
 4. A broker that cannot be reached has the topic's route asked for again, once a second at most.
+5. When no other broker is left, attempts are spread over the time-out: one may restart meanwhile.
 """
 
 import asyncio
@@ -60,6 +61,8 @@ RETRY_CODES = frozenset(
     }
 )
 ROUTE_AGAIN_S = 1.0
+LAST_SHARE = 0.5
+"""Of the time between two attempts, what the last one keeps for itself (rule 5)."""
 UNKNOWN = (OutcomeUnknown, RemoteProtocolError)
 """An answer that cannot be read is as good as none."""
 ONEWAY_OPAQUE = 2**31 - 1
@@ -86,6 +89,7 @@ class Sender:
         self._hooks = hooks
         self._routing = Waits(self.loop)
         self._dialling = Waits(self.loop)
+        self._pausing: dict[Sending, asyncio.TimerHandle] = {}
         self._wanting: deque[asyncio.Future[None]] = deque()
         self._idle = asyncio.Event()
         self._asked_again_s: dict[str, float] = {}
@@ -151,6 +155,9 @@ class Sender:
         error = ClientStateError("the producer was closed before it could be sent")
         await self._routing.close(error)
         await self._dialling.close(error)
+        for sending, timer in list(self._pausing.items()):
+            timer.cancel()
+            self._go_on(sending)
 
     async def wait_drained(self, sending: Sending) -> None:
         """Return when the broker that a one-way message went to keeps up with reading."""
@@ -353,11 +360,37 @@ class Sender:
         self._run_after(sending, None, error)
         sending.attempts = [*(sending.attempts or ()), (broker_name, error)]
         if may_retry and self._may_go_on(sending):
+            pause_s = self._pause_s(sending, error)
             sending.retries_left -= 1
-            self.dispatch(sending)
+            if pause_s:
+                self._pausing[sending] = self.loop.call_later(pause_s, self._go_on, sending)
+            else:
+                self.dispatch(sending)
             return
+        self._end(sending)
+
+    def _end(self, sending: Sending) -> None:
         self._release(sending)
         _give(sending, _outcome(sending))
+
+    def _pause_s(self, sending: Sending, error: Exception) -> float:
+        """Return how long to wait before the next attempt (rule 5)."""
+        if not isinstance(error, ConnectFailed):
+            return 0.0
+        tried = {broker for broker, _ in sending.attempts or ()}
+        others = (queue for queue in sending.publication.queues if queue.broker_name not in tried)
+        if sending.mode is not SendMode.SUBMIT and any(others):
+            return 0.0
+        left_s = sending.deadline_s - self.loop.time()
+        return left_s / (sending.retries_left + LAST_SHARE)
+
+    def _go_on(self, sending: Sending) -> None:
+        """Make the next attempt after a pause, unless nobody waits for it any more."""
+        del self._pausing[sending]
+        if self._is_closed or sending.future.done():
+            self._end(sending)
+        else:
+            self.dispatch(sending)
 
     def _may_go_on(self, sending: Sending) -> bool:
         return (
