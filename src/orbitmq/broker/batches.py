@@ -64,7 +64,7 @@ def store_batch(
         raise _too_large(size, context.core.body_size_max)
     check_store(context)
     tail = context.core.tail
-    tail.store_ms = max(tail.store_ms, context.clock.wall_ms())
+    tail.advance_clock(context.clock.wall_ms())
     stamp = BatchStamp(header.sys_flag & SENDER_BITS, header.born_ms, header.reconsume_times)
     log_offsets = append_batch(tail, queue, origin, stamp, messages)
     return log_offsets, queue.next_offset - len(log_offsets)

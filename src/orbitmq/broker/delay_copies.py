@@ -59,9 +59,7 @@ def stage_copy(context: "Context", record: FollowedRecord) -> int | None:
     queue = None if topic is None else topic.queues.get(place.queue_id)
     if queue is None or tail.refusal or len(record.body) > largest_body(tail.file_size):
         return None
-    now_ms = context.clock.wall_ms()
-    if now_ms > tail.store_ms:
-        tail.store_ms = now_ms
+    tail.advance_clock(context.clock.wall_ms())
     stamp = (
         record.flag,
         record.sys_flag & _KEPT_BITS,

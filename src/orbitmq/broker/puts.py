@@ -107,7 +107,7 @@ def put(context: "Context", message: NewMessage) -> Placed:
     properties = (own + context.core.cluster_property).encode()
     tail = context.core.tail
     check_sizes(message.body, properties, largest_body(tail.file_size))
-    tail.store_ms = max(tail.store_ms, context.clock.wall_ms())
+    tail.advance_clock(context.clock.wall_ms())
     code = message.tags_code
     if message.topic == SCHEDULE_TOPIC:
         code = due_code(properties, tail.store_ms, context.delays.delays_ms) or code

@@ -128,7 +128,7 @@ def _take_together(
 
 
 def _choose(
-    entries: bytearray, count_max: int, bytes_max: int, codes: frozenset[int] | None
+    entries: bytes, count_max: int, bytes_max: int, codes: frozenset[int] | None
 ) -> tuple[int, list[tuple[int, int]], int, int]:
     """Return how many entries were looked at, where those chosen lie, their bytes and count."""
     ranges: list[tuple[int, int]] = []

@@ -12,7 +12,7 @@ Rules:
 """
 
 import struct
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -92,6 +92,42 @@ class LogTail:
         self.views: dict[int, memoryview] = {}
         """File number (first offset // file_size) to the file as memory, for the hot part."""
 
+    def advance_clock(self, now_ms: int) -> None:
+        """Let the next record have this store time, unless one had a later one."""
+        self.store_ms = max(self.store_ms, now_ms)
+
+    def refuse(self, reason: str) -> None:
+        """Take no record any more, for this reason; empty: take them again."""
+        self.refusal = reason
+
+    def cool(self, log_offset: int) -> None:
+        """Leave what lies before an offset to those who read files."""
+        self.hot_offset = max(self.hot_offset, log_offset)
+
+    def take(self) -> "Staged":
+        """Return what is staged, to be written; from here on the next write is staged."""
+        grown = [(queue, queue.next_offset) for queue in self.grown]
+        staged = Staged(self.staged, grown, self.keyed, self.staged_count, self.copy_count)
+        self.staged, self.grown, self.keyed = bytearray(), set(), []
+        self.staged_count = self.copy_count = 0
+        return staged
+
+    def take_back(self, grown: "Iterable[tuple[Queue, int]]") -> None:
+        """Go back to what is written: nothing is staged, and queues end where they did then."""
+        self.staged, self.grown, self.keyed = bytearray(), set(), []
+        self.staged_count = self.copy_count = 0
+        self.end_offset = self.written.number
+        for queue, next_offset in grown:
+            queue.take_back(next_offset)
+
+    def skip(self, size: int) -> None:
+        """Let the log end so much later: these bytes come from another log, or are zeros."""
+        self.end_offset += size
+
+    def forget(self, queue: "Queue") -> None:
+        """Let a queue that is gone not count as one that grew."""
+        self.grown.discard(queue)
+
     @property
     def written_offset(self) -> int:
         """Where the next write goes."""
@@ -101,6 +137,17 @@ class LogTail:
     def visible_offset(self) -> int:
         """Where what may be seen ends."""
         return self.visible.number
+
+
+class Staged(NamedTuple):
+    """What one write brings."""
+
+    data: bytes | bytearray | memoryview
+    grown: "list[tuple[Queue, int]]"
+    """Each queue with its next offset behind this write."""
+    keyed: list[tuple[str, int, int, bytes]]
+    message_count: int
+    copy_count: int
 
 
 class Queue:
@@ -138,11 +185,46 @@ class Queue:
         self.put_bytes = 0
         """Bytes of records that were appended since then."""
 
-    def read_entries(self, queue_offset: int, count: int) -> bytearray:
-        """Give up to `count` readable entries, from `base_offset` or a later offset on."""
+    def read_entries(self, queue_offset: int, count: int) -> bytes:
+        """Return up to `count` readable entries, from `base_offset` or a later offset on."""
         count = min(count, self.readable_offset - queue_offset)
         start = (queue_offset - self.base_offset) * ENTRY_SIZE
-        return self.entries[start : start + count * ENTRY_SIZE]
+        return bytes(self.entries[start : start + count * ENTRY_SIZE])
+
+    def put_entry(self, log_offset: int, size: int, code: int) -> None:
+        """Enter a record."""
+        self.entries += ENTRY.pack(log_offset, size, code)
+        self.put_bytes += size
+        self.next_offset += 1
+
+    def take_back(self, next_offset: int) -> None:
+        """Drop the entries from this offset on: their records were not written."""
+        start = (next_offset - self.base_offset) * ENTRY_SIZE
+        self.put_bytes -= sum(size for _, size, _ in ENTRY.iter_unpack(self.entries[start:]))
+        del self.entries[start:]
+        self.next_offset = next_offset
+
+    def publish(self, next_offset: int) -> int:
+        """Let what lies before this offset be seen; return how many messages that adds."""
+        count = next_offset - self.readable_offset
+        self.readable_offset = next_offset
+        self.put_count += count
+        return count
+
+    def note_flushed(self, end_offset: int) -> None:
+        """Take in that entries before this offset are in the queue's files."""
+        self.flushed_offset = end_offset
+
+    def drop_before(self, queue_offset: int) -> None:
+        """Let memory go of entries before this offset that are in the queue's files."""
+        count = min(queue_offset, self.flushed_offset) - self.base_offset
+        if count > 0:
+            del self.entries[: count * ENTRY_SIZE]
+            self.base_offset += count
+
+    def begin_at(self, min_offset: int) -> None:
+        """Let the queue begin here; what lies before is gone."""
+        self.min_offset = max(self.min_offset, min_offset)
 
 
 @lru_cache(maxsize=4_096)

@@ -306,7 +306,7 @@ class Cleaner:
         for key, min_offset in job.moved.items():
             queue = looked_at[key]  # its topic may be gone, and another may have its name
             ensure(min_offset <= queue.readable_offset, "a queue begins before its end")
-            queue.min_offset = max(queue.min_offset, min_offset)
+            queue.begin_at(min_offset)
         self._needless += [(looked_at[key], paths) for key, paths in job.needless.items() if paths]
         self.key_index.forget(job.removed_indexes)
         if job.error is not None:

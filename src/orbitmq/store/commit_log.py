@@ -62,7 +62,7 @@ class CommitLog:
         """Return the path of a file by its number (first offset // file size)."""
         return self._folders.path(number * self._tail.file_size)
 
-    def write(self, log_offset: int, data: bytes | bytearray) -> None:
+    def write(self, log_offset: int, data: bytes | bytearray | memoryview) -> None:
         """Write `data` at `log_offset`, cut where files end.
 
         Raises StoreError when a file refuses; then nothing of `data` will be read as a record.
@@ -73,7 +73,7 @@ class CommitLog:
         finally:
             self._written_from = None
 
-    def _write(self, log_offset: int, data: bytes | bytearray) -> None:
+    def _write(self, log_offset: int, data: bytes | bytearray | memoryview) -> None:
         file_size = self._tail.file_size
         for number in range(log_offset // file_size, -(-(log_offset + len(data)) // file_size)):
             self._file(number)  # before anything is written: a full disk refuses here, most often
@@ -198,7 +198,7 @@ class CommitLog:
     def _move_hot(self, first_number: int) -> None:
         """Let the hot part begin not before this file; files with unsynced bytes stay open."""
         tail = self._tail
-        tail.hot_offset = max(tail.hot_offset, first_number * tail.file_size)
+        tail.cool(first_number * tail.file_size)
         if self._written_from is not None:
             first_number = min(first_number, self._written_from)
         for number in [number for number in self._open if number < first_number]:

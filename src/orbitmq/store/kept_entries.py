@@ -12,7 +12,6 @@ Rules:
 from collections import deque
 
 from orbitmq.core import Queue
-from orbitmq.core.state import ENTRY_SIZE
 
 KEPT_BYTES_MAX = 32 * 1_048_576
 """More than a million and a half entries, less where queues get one at a time."""
@@ -40,7 +39,4 @@ class KeptEntries:
         while self._bytes > self._bytes_max:
             queue, end_offset, size = self._runs.popleft()
             self._bytes -= size + RUN_BYTES
-            count = min(end_offset, queue.flushed_offset) - queue.base_offset
-            if count > 0:
-                del queue.entries[: count * ENTRY_SIZE]
-                queue.base_offset += count
+            queue.drop_before(end_offset)

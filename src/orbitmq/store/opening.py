@@ -167,7 +167,7 @@ def _recovered(parts: Parts, progress: Progress | None) -> Recovered:
 def _tail(file_size: int, recovered: Recovered) -> LogTail:
     tail = LogTail(file_size, recovered.end_offset)
     tail.hot_offset = recovered.checked_from
-    tail.store_ms = recovered.store_ms
+    tail.advance_clock(recovered.store_ms)
     return tail
 
 

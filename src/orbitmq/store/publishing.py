@@ -77,9 +77,7 @@ class Publisher:
         return grown, published
 
     def _grow(self, queue: Queue, next_offset: int) -> None:
-        count = next_offset - queue.readable_offset
         self.queue_count += not queue.readable_offset
+        count = queue.publish(next_offset)
         self.entry_total += count
         self.message_count += count
-        queue.readable_offset = next_offset
-        queue.put_count += count

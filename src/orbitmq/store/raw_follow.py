@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from orbitmq.core import LogTail, Queue, Walked, record_at
-from orbitmq.core.state import ENTRY
 from orbitmq.errors import StoreError
 from orbitmq.store.follow import entry_code, is_indexed, light_copies
 from orbitmq.store.publishing import Keyed, Written
@@ -107,7 +106,7 @@ class RawFollower:
                 copy_count += len(lights)
                 for queue in map(self._add_entry, (record, *lights)):
                     grown[queue] = queue.next_offset
-            self._tail.store_ms = max(self._tail.store_ms, record.store_ms)
+            self._tail.advance_clock(record.store_ms)
         self.rest, self._dropped_size = batch.rest, batch.dropped_size
         counts = (len(batch.records), copy_count)
         return Written(self._tail.end_offset, list(grown.items()), keyed, *counts)
@@ -159,6 +158,5 @@ class RawFollower:
     def _add_entry(self, record: Walked) -> Queue:
         queue = self._queue_of(record.topic, record.queue_id)
         code = entry_code(record, self._delays_ms)
-        queue.entries += ENTRY.pack(record.log_offset, record.size, code)
-        queue.next_offset += 1
+        queue.put_entry(record.log_offset, record.size, code)
         return queue

@@ -55,8 +55,7 @@ def snapshot(queue: Queue, queue_offset: int = 0, count: int | None = None) -> Q
     """
     base = max(queue.base_offset, queue.flushed_offset, queue_offset)
     end = queue.readable_offset if count is None else min(queue.readable_offset, base + count)
-    skip = (base - queue.base_offset) * ENTRY_SIZE
-    entries = bytes(queue.entries[skip : skip + max(0, end - base) * ENTRY_SIZE])
+    entries = queue.read_entries(base, max(0, end - base))
     return QueueView(
         queue.topic, queue.queue_id, queue.min_offset, queue.readable_offset, base, entries
     )

@@ -425,10 +425,11 @@ class _Recovery:
         if lost and not (lane is not None and lane.is_anew):
             next_offset = max(next_offset, self._kept_end(key, next_offset, end, lost))
         queue = Queue(*key, next_offset)
-        queue.min_offset = min(first, next_offset)
+        min_offset = min(first, next_offset)
         if first_log:
-            where = Bounds(*key, queue.min_offset, next_offset)
-            queue.min_offset = queue_files.first_from(where, first_log)
+            where = Bounds(*key, min_offset, next_offset)
+            min_offset = queue_files.first_from(where, first_log)
+        queue.begin_at(min_offset)
         return queue
 
     def _kept_end(self, key: QueueKey, next_offset: int, end: int, lost: list[Gap]) -> int:

@@ -109,4 +109,4 @@ class Refusals:
         else:
             self._reasons.pop(kind, None)
         gravest = self.kind
-        self._tail.refusal = self._reasons[gravest] if gravest is not None else ""
+        self._tail.refuse(self._reasons[gravest] if gravest is not None else "")

@@ -19,7 +19,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from orbitmq.core import Queue
-from orbitmq.core.state import ENTRY, ENTRY_SIZE
 from orbitmq.ensure import ensure
 from orbitmq.errors import StoreError, SyncFailed
 from orbitmq.store.checkpoint import Mark
@@ -216,15 +215,11 @@ class Store:
         """
         tail = self.tail
         begin_s = self._clock.monotonic_s()
-        staged, tail.staged = tail.staged, bytearray()
-        size = self._write(staged)
+        staged = tail.take()
+        size = self._write(staged.data, staged.grown)
         if size:
             self._raw.forget()  # this log has gone its own way
-        grown = [(queue, queue.next_offset) for queue in tail.grown]
-        written = Written(tail.end_offset, grown, tail.keyed, tail.staged_count, tail.copy_count)
-        tail.grown = set()
-        tail.keyed = []
-        tail.staged_count = tail.copy_count = 0
+        written = Written(tail.end_offset, *staged[1:])
         return self._note_written(written, size, begin_s)
 
     def append_raw(self, log_offset: int, data: bytes) -> set[Queue]:
@@ -255,9 +250,9 @@ class Store:
             if not data:
                 self._raw.forget()
             raise
-        self.tail.end_offset += len(batch.data)
+        self.tail.skip(len(batch.data))
         size = self._write(batch.data)
-        self.tail.end_offset += batch.jump_size
+        self.tail.skip(batch.jump_size)
         grown = self._note_written(self._raw.take(batch), size, begin_s)
         return grown, not batch.jump_size
 
@@ -266,7 +261,9 @@ class Store:
         """Where `append_raw` goes on: behind the log and what waits for the end of its record."""
         return self.tail.end_offset + self._raw.waiting_size
 
-    def _write(self, data: bytes | bytearray) -> int:
+    def _write(
+        self, data: bytes | bytearray | memoryview, grown: Collection[tuple[Queue, int]] = ()
+    ) -> int:
         tail = self.tail
         ensure(
             tail.written_offset + len(data) == tail.end_offset,
@@ -276,7 +273,7 @@ class Store:
             self._refusals.check_not_halted()
             self._log.write(tail.written_offset, data)
         except BaseException:
-            self._take_back()
+            self._take_back(grown)
             raise
         return len(data)
 
@@ -290,26 +287,17 @@ class Store:
             self._sync_job.later_since_s = now_s
         self._refusals.note_behind(self.unsynced_bytes, self.unwritten_bytes, now_s)
         if tail.written_offset - tail.hot_offset > hot_bytes:
-            tail.hot_offset = tail.written_offset - hot_bytes
+            tail.cool(tail.written_offset - hot_bytes)
             self._log.keep_hot(tail.hot_offset)
         self.stats.count_puts(written.message_count, size, now_s - begin_s)
         return self.publish()
 
-    def _take_back(self) -> None:
+    def _take_back(self, grown: Collection[tuple[Queue, int]]) -> None:
         """Put tail and queues back to what is written."""
-        tail = self.tail
         self.stats.put_failures += 1
-        tail.staged = bytearray()
-        tail.keyed.clear()
-        tail.staged_count = tail.copy_count = 0
-        tail.end_offset = tail.written_offset
-        self.removals.lower(tail.end_offset)
-        grown, tail.grown = tail.grown, set()
-        for queue in grown:
-            queue.next_offset = self._publisher.written_offset(queue)
-            start = (queue.next_offset - queue.base_offset) * ENTRY_SIZE
-            queue.put_bytes -= sum(size for _, size, _ in ENTRY.iter_unpack(queue.entries[start:]))
-            del queue.entries[start:]
+        written_offset = self._publisher.written_offset
+        self.tail.take_back([(queue, written_offset(queue)) for queue, _ in grown])
+        self.removals.lower(self.tail.end_offset)
         if self._log.is_spoiled:
             self._halt("a refused write could not be taken back")
 
@@ -434,7 +422,7 @@ class Store:
             del self._queues[queue.topic, queue.queue_id]
             self._publisher.forget(queue)
             self._behind.forget(queue)
-            self.tail.grown.discard(queue)
+            self.tail.forget(queue)
         self.removals.note(sorted(topics), self.tail.end_offset)
 
     @property

@@ -41,7 +41,8 @@ class WriteBehind:
             if queue not in self._unwritten:
                 continue
             ensure(queue.flushed_offset == queue_offset, "entries are written behind in order")
-            queue.flushed_offset = end_offset = queue_offset + len(entries) // ENTRY_SIZE
+            end_offset = queue_offset + len(entries) // ENTRY_SIZE
+            queue.note_flushed(end_offset)
             self.entry_bytes -= len(entries)
             self._kept.add(queue, end_offset, len(entries))
             if end_offset == queue.readable_offset:
@@ -56,6 +57,5 @@ class WriteBehind:
 
 
 def _run(queue: Queue) -> Run:
-    first, base = queue.flushed_offset, queue.base_offset
-    start, end = (first - base) * ENTRY_SIZE, (queue.readable_offset - base) * ENTRY_SIZE
-    return Run(queue, first, queue.entries[start:end])
+    first = queue.flushed_offset
+    return Run(queue, first, queue.read_entries(first, queue.readable_offset - first))

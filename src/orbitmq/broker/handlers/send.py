@@ -149,7 +149,7 @@ def _append(
     check_store(context)
     lights = context.topics.light.to_write(light_names) if light_names else []
     tail = context.core.tail
-    tail.store_ms = max(tail.store_ms, context.clock.wall_ms())
+    tail.advance_clock(context.clock.wall_ms())
     flags = (header.flag, header.sys_flag & SENDER_BITS, header.born_ms, header.reconsume_times)
     stamp = (*flags, 0, tags_code_of(properties))
     log_offset = append(tail, queue, context.origin(connection), stamp, body, stored)
