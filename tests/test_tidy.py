@@ -76,6 +76,7 @@ def test_every_file_that_may_sleep_does() -> None:
 
 # The unfinished marks and the paths are put together here: this file keeps the rules as well.
 MARK, PATH, SHARED = "TO" + "DO", "/" + "root/", "../" + "shared/golden"
+PARSER = "from orbitmq.wire.record import FIELD\n"
 DEEP = "def f(x):\n if x:\n  for y in x:\n   with y:\n"
 
 # Rule, path of the sample, its text, and the lines that must be reported.
@@ -128,6 +129,26 @@ SAMPLES: list[tuple[Rule, str, str, list[int]]] = [
     (tidy_rules.no_sleep, "tests/a.py", "import time\ntime.sleep(1)\n", [2]),
     (tidy_rules.no_sleep, "tests/a.py", "from time import sleep\n", [1]),
     (tidy_rules.no_sleep, "tests/a.py", "clock.advance(1)\n", []),
+    (tidy_rules.fields_by_name, "src/orbitmq/store/a.py", PARSER + "_OFFSET_AT = 28\n", [2]),
+    (
+        tidy_rules.fields_by_name,
+        "src/orbitmq/store/a.py",
+        PARSER + "x = data[start + 36 : 40]\n",
+        [2, 2],
+    ),
+    (
+        tidy_rules.fields_by_name,
+        "src/orbitmq/store/a.py",
+        PARSER + "CODE.unpack_from(data, 12)\n",
+        [2],
+    ),
+    (
+        tidy_rules.fields_by_name,
+        "src/orbitmq/store/a.py",
+        PARSER + "data.find(magic, AT)\nx = 28\n",
+        [],
+    ),
+    (tidy_rules.fields_by_name, "src/orbitmq/store/a.py", "_OFFSET_AT = 28\n", []),
     (tidy_rules.head_says_what_flows, "src/a.py", "x = 1\n", [1]),
     (tidy_rules.head_says_what_flows, "src/a.py", '"""One.\n\nTwo.\n"""\n', [1]),
     (tidy_rules.head_says_what_flows, "src/a.py", '"""' + "Line.\n" * 16 + '"""\n', [1]),

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 
+from orbitmq.wire.record import FIELDS
+
 # ---- the tables ----------------------------------------------------------------------------------
 
 # Where in src/orbitmq a module of the standard library (or uvloop) may be imported. What is not
@@ -64,6 +66,12 @@ UNSAFE_CALLS = {
     *("yaml.load", "yaml.load_all", "yaml.full_load", "yaml.unsafe_load"),
 }
 BANNED_NAMES = {"util", "utils", "common", "helper", "helpers", "manager", "impl"}
+
+# Calls whose arguments are places in bytes.
+_PLACE_CALLS = {"unpack_from", "pack_into", "find", "rfind", "startswith"}
+RECORD_PARSERS = ("store/", "core/", "arrow/", "spark/")
+# 4 and 8 are sizes of numbers as well.
+_FIELD_POSITIONS = {field.position for field in FIELDS if field.position > 8}
 
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 800
@@ -295,6 +303,30 @@ def no_sleep(source: Source) -> Iterator[Finding]:
             yield line, "sleep from time in a test; await the event"
 
 
+def fields_by_name(source: Source) -> Iterator[Finding]:
+    """Who parses records takes positions of their fields from FIELD, not from numbers."""
+    modules = {module for _, module, _ in imports(source)}
+    if "orbitmq.wire.record" not in modules or not source.lies_in(RECORD_PARSERS):
+        return
+    for node in ast.walk(source.tree):
+        for number in _places_of(node):
+            if isinstance(number, ast.Constant) and number.value in _FIELD_POSITIONS:
+                yield number.lineno, f"{number.value} is where a record's field is: use FIELD"
+
+
+def _places_of(node: ast.AST) -> list[ast.expr | None]:
+    """The expressions in a node that say where in some bytes something is."""
+    if isinstance(node, ast.Slice):
+        return [node.lower, node.upper]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        return [node.left, node.right]
+    if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).lower().endswith("_at"):
+        return [node.value]
+    if isinstance(node, ast.Call) and _called_name(node.func).split(".")[-1] in _PLACE_CALLS:
+        return list(node.args)
+    return []
+
+
 # ---- heads, names, comments ----------------------------------------------------------------------
 
 
@@ -375,6 +407,7 @@ RULES: Mapping[Rule, tuple[str, ...]] = {
     no_assert: PRODUCT,
     print_in_cli_only: PRODUCT,
     no_sleep: ("tests",),
+    fields_by_name: PRODUCT,
     head_says_what_flows: PRODUCT,
     telling_names: PYTHON,
     reasons_beside_exceptions: PYTHON,

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from orbitmq.arrow.starts import Bytes, Positions
 from orbitmq.wire.record import (
+    FIELD,
     FIELDS,
     LAYOUTS,
     MAGIC_V1,
@@ -31,8 +32,8 @@ _NUMPY_OF = {"i": ">i4", "I": ">u4", "q": ">i8", "4s": "S4"}
 """Codes of `struct` in numpy."""
 
 _PLACES = {field.name: (_NUMPY_OF[field.code], field.position) for field in FIELDS} | {
-    "born_host": (">i8", next(field.position for field in FIELDS if field.name == "born_ip")),
-    "store_host": (">i8", next(field.position for field in FIELDS if field.name == "store_ip")),
+    "born_host": (">i8", FIELD["born_ip"].position),
+    "store_host": (">i8", FIELD["store_ip"].position),
 }
 """A host's address and port lie side by side: together they are one number of eight bytes."""
 

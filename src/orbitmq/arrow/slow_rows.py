@@ -19,7 +19,7 @@ from orbitmq.arrow.starts import Bytes
 from orbitmq.errors import CorruptRecord, RemoteProtocolError
 from orbitmq.wire.compression import plain_body
 from orbitmq.wire.properties import KEYS, TAGS, UNIQ_KEY, parse_properties
-from orbitmq.wire.record import Record, decode_record
+from orbitmq.wire.record import FIELD, PREFIX, Record, decode_record
 
 TIME_MS_MIN = -62_135_596_800_000
 TIME_MS_MAX = 253_402_300_799_999
@@ -88,7 +88,7 @@ def clamped_us(time_ms: int) -> int:
 
 def _claimed_size(data: Bytes, position: int) -> int:
     left = len(data) - position
-    size = int.from_bytes(data[position : position + 4], "big", signed=True)
+    size = FIELD["total_size"].of(data, position) if left >= PREFIX.size else 0
     return size if 0 < size <= left else 0
 
 

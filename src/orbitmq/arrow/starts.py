@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from orbitmq.wire.record import BLANK_MAGIC, FIELDS, MAGIC_V1, MAGIC_V2, RECORD_SIZE_MIN
+from orbitmq.wire.record import BLANK_MAGIC, FIELD, MAGIC_V1, MAGIC_V2, PREFIX, RECORD_SIZE_MIN
 
 Bytes = bytes | bytearray | memoryview
 Positions = NDArray[np.int64]
@@ -36,11 +36,9 @@ their sizes differ more and more are followed one by one before that is tried ag
 SEARCH_BYTES = 1 << 20
 """How much is looked through together; memory of a file that is not needed is not touched."""
 
-_POSITIONS = {field.name: field.position for field in FIELDS}
-_PREFIX = struct.Struct(">iI")  # size, magic
-_MAGIC_AT = _POSITIONS["magic"]
-_OWN_AT = _POSITIONS["log_offset"]
-_OWN = struct.Struct(f">iI{_OWN_AT - _PREFIX.size}xq")  # size, magic, own log offset
+_MAGIC_AT = FIELD["magic"].position
+_OWN_AT = FIELD["log_offset"].position
+_OWN = struct.Struct(f">iI{_OWN_AT - PREFIX.size}xq")  # size, magic, own log offset
 _MAGIC_START = MAGIC_V1.to_bytes(4, "big")[:3]
 """Both magics begin with it."""
 
@@ -153,9 +151,9 @@ def _numbers_at(memory: NDArray[np.uint8], places: Positions, kind: str) -> NDAr
 def stop_at(data: Bytes, position: int) -> Stop:
     """Say what lies where no whole record begins."""
     left = len(data) - position
-    if left < _PREFIX.size:
+    if left < PREFIX.size:
         return "zero" if not any(data[position:]) else "cut"
-    size, magic = _PREFIX.unpack_from(data, position)
+    size, magic = PREFIX.unpack_from(data, position)
     if magic == BLANK_MAGIC:
         return "blank"
     if size == 0 and magic == 0:

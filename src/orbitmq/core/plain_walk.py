@@ -18,6 +18,7 @@ from orbitmq.wire.record import (
     BLANK_MAGIC,
     BLANK_SIZE,
     LAYOUTS,
+    PREFIX,
     PROPERTIES_SIZE_CODE,
     RECORD_SIZE_MAX,
     RECORD_SIZE_MIN,
@@ -25,8 +26,6 @@ from orbitmq.wire.record import (
     Layout,
     layout_of,
 )
-
-_PREFIX = struct.Struct(">iI")  # size, magic
 
 
 def _walk_head(layout: Layout) -> struct.Struct:
@@ -68,7 +67,7 @@ def is_end_of_file(view: memoryview, position: int) -> bool:
     """Whether a blank record that fills the file begins here: the log goes on in the next one."""
     if len(view) - position < BLANK_SIZE:
         return False
-    size, magic = _PREFIX.unpack_from(view, position)
+    size, magic = PREFIX.unpack_from(view, position)
     return bool(magic == BLANK_MAGIC and size == len(view) - position)
 
 

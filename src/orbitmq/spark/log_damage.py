@@ -22,7 +22,7 @@ from orbitmq.core import is_end_of_file, record_at
 from orbitmq.store.bad_record import Footing, ViewGround, step_over
 from orbitmq.store.scan import next_record
 from orbitmq.store.torn import is_cut_off
-from orbitmq.wire.record import BLANK_MAGIC, BLANK_SIZE, FIELDS, MAGIC_V1, RECORD_SIZE_MAX
+from orbitmq.wire.record import BLANK_MAGIC, BLANK_SIZE, FIELD, MAGIC_V1, RECORD_SIZE_MAX
 
 WALK_COUNT = 65_536
 PAGE_SIZE = 4_096
@@ -31,7 +31,7 @@ _PREFIX_SIZE = 8
 _BLANK = BLANK_MAGIC.to_bytes(4, "big")
 _MAGIC_START = MAGIC_V1.to_bytes(4, "big")[:3]
 """Both magics begin with it."""
-_MAGIC_AT = next(field.position for field in FIELDS if field.name == "magic")
+_MAGIC_AT = FIELD["magic"].position
 
 
 class BadRange(NamedTuple):
@@ -103,10 +103,10 @@ def last_not_zero(view: memoryview, end: int) -> int:
 def _closing_blank(view: memoryview, begin: int, search_end: int) -> int | None:
     while begin <= min(len(view) - BLANK_SIZE, search_end):
         piece = bytes(view[begin : begin + SEARCH_BYTES + BLANK_SIZE])
-        at = piece.find(_BLANK, 4)
+        at = piece.find(_BLANK, _MAGIC_AT)
         while at >= 0:
-            if is_end_of_file(view, begin + at - 4):
-                return begin + at - 4
+            if is_end_of_file(view, begin + at - _MAGIC_AT):
+                return begin + at - _MAGIC_AT
             at = piece.find(_BLANK, at + 1)
         begin += SEARCH_BYTES
     return None

@@ -21,7 +21,7 @@ from orbitmq.errors import CorruptRecord, SettingError
 from orbitmq.spark.log_options import FORMAT
 from orbitmq.store.layout import Folder, is_file_name
 from orbitmq.store.log_folders import LogFolders
-from orbitmq.wire.record import RECORD_SIZE_MIN, decode_record
+from orbitmq.wire.record import FIELD, RECORD_SIZE_MIN, decode_record
 from orbitmq.world.files import Files
 
 
@@ -115,7 +115,7 @@ def first_store_ms(files: Files, log_file: LogFile) -> int | None:
     data = files.read_at(log_file.path, 0, RECORD_SIZE_MIN)
     if data is None or not is_own(data, 0, log_file.base):
         return None
-    whole = files.read_at(log_file.path, 0, int.from_bytes(data[:4], "big")) or b""
+    whole = files.read_at(log_file.path, 0, FIELD["total_size"].of(data)) or b""
     try:
         return decode_record(whole, is_crc_checked=False)[0].store_ms
     except CorruptRecord:

@@ -29,12 +29,12 @@ from orbitmq.spark.topic_options import TopicOptions
 from orbitmq.spark.topic_planning import Range
 from orbitmq.spark.topic_pulls import Piece, QueuePulls
 from orbitmq.spark.worker_rest import shorten_rest
-from orbitmq.wire.record import FIELDS
+from orbitmq.wire.record import FIELD
 
 BATCH_ROWS = 4_096
 BATCH_BYTES = 4 << 20
 
-_OFFSET_AT = next(field.position for field in FIELDS if field.name == "queue_offset")
+_OFFSET_AT = FIELD["queue_offset"].position
 _OFFSET = np.dtype([("before", f"V{_OFFSET_AT}"), ("queue_offset", ">i8")])
 
 

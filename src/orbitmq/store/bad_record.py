@@ -20,17 +20,15 @@ from orbitmq.core import record_at
 from orbitmq.wire.record import (
     BLANK_MAGIC,
     BLANK_SIZE,
+    FIELD,
     MAGIC_V1,
+    PREFIX,
     PROPERTIES_SIZE_CODE,
     RECORD_SIZE_MIN,
     TOPIC_SIZE_CODES,
     layout_of,
 )
 
-_PREFIX = struct.Struct(">iI")  # size, magic
-_OWN_OFFSET_AT = 28
-_OWN_OFFSET = struct.Struct(">q")
-_SYS_FLAG_AT = 36
 _INT = struct.Struct(">i")
 _PROPERTIES_SIZE = struct.Struct(">" + PROPERTIES_SIZE_CODE)
 _TOPIC_SIZES = {magic: struct.Struct(">" + code) for magic, code in TOPIC_SIZE_CODES.items()}
@@ -81,7 +79,7 @@ class ViewGround:
         at = log_offset - self._log_offset
         if record_at(self._view, at, self._log_offset) is not None:
             return True
-        blank = _PREFIX.pack(self.file_end(log_offset) - log_offset, BLANK_MAGIC)
+        blank = PREFIX.pack(self.file_end(log_offset) - log_offset, BLANK_MAGIC)
         return self._view[at : at + BLANK_SIZE] == blank
 
     def is_free(self, log_offset: int) -> bool:
@@ -124,10 +122,10 @@ def step_over(ground: Ground, log_offset: int) -> Landing:
 def _claimed_sizes(ground: Ground, log_offset: int) -> list[int]:
     """Return the sizes that a bad record claims to have and that are possible."""
     left = ground.file_end(log_offset) - log_offset
-    head = ground.read(log_offset, _PREFIX.size)
-    if len(head) < _PREFIX.size:
+    head = ground.read(log_offset, PREFIX.size)
+    if len(head) < PREFIX.size:
         return []
-    sizes = dict.fromkeys((_size_of_parts(ground, log_offset, left), _PREFIX.unpack(head)[0]))
+    sizes = dict.fromkeys((_size_of_parts(ground, log_offset, left), PREFIX.unpack(head)[0]))
     return [size for size in sizes if RECORD_SIZE_MIN <= size <= left - BLANK_SIZE]
 
 
@@ -136,9 +134,9 @@ def _size_of_parts(ground: Ground, log_offset: int, left: int) -> int:
     head = ground.read(log_offset, RECORD_SIZE_MIN)
     if len(head) < RECORD_SIZE_MIN:
         return 0
-    magic = _PREFIX.unpack_from(head)[1]
+    magic = PREFIX.unpack_from(head)[1]
     topic_size = _TOPIC_SIZES.get(magic, _TOPIC_SIZES[MAGIC_V1])
-    size = layout_of(_INT.unpack_from(head, _SYS_FLAG_AT)[0]).head.size
+    size = layout_of(FIELD["sys_flag"].of(head)).head.size
     size += _int_at(ground, log_offset + size - _INT.size, _INT)
     for code in (topic_size, _PROPERTIES_SIZE):
         if not RECORD_SIZE_MIN - _ENDS_SIZE <= size <= left - code.size:
@@ -154,9 +152,10 @@ def _int_at(ground: Ground, log_offset: int, code: struct.Struct) -> int:
 
 def _is_own(ground: Ground, log_offset: int) -> bool:
     """Whether a record was written here by what it says of its place, whatever became of it."""
-    return _int_at(ground, log_offset + _OWN_OFFSET_AT, _OWN_OFFSET) == log_offset
+    head = ground.read(log_offset, RECORD_SIZE_MIN).ljust(RECORD_SIZE_MIN, b"\0")
+    return FIELD["log_offset"].of(head) == log_offset
 
 
 def _has_magic(ground: Ground, log_offset: int) -> bool:
-    head = ground.read(log_offset, _PREFIX.size).ljust(_PREFIX.size, b"\0")
-    return _PREFIX.unpack(head)[1] in TOPIC_SIZE_CODES
+    head = ground.read(log_offset, PREFIX.size).ljust(PREFIX.size, b"\0")
+    return PREFIX.unpack(head)[1] in TOPIC_SIZE_CODES

@@ -18,7 +18,7 @@ from pathlib import Path
 from orbitmq.errors import ReadFailed
 from orbitmq.store.findings import Aside, Finding, FindingKind
 from orbitmq.store.scan import PIECE_SIZE, LogFiles
-from orbitmq.wire.record import BLANK_MAGIC, BLANK_SIZE, MAGIC_V1, MAGIC_V2, encode_blank
+from orbitmq.wire.record import BLANK_MAGIC, BLANK_SIZE, MAGIC_V1, MAGIC_V2, PREFIX, encode_blank
 from orbitmq.world.files import Files
 
 REWRITE_MAX = 1 << 30
@@ -124,10 +124,8 @@ def _clear_rest(
 def _is_torn_record(log: LogFiles, end: int, size: int) -> bool:
     """Whether so many bytes can be the beginning of the one record that was being written."""
     head = log.read(end, BLANK_SIZE)
-    record_size = int.from_bytes(head[:4], "big")
-    return size <= BLANK_SIZE or (
-        int.from_bytes(head[4:], "big") in _MAGICS and size <= record_size
-    )
+    record_size, magic = PREFIX.unpack(head)
+    return size <= BLANK_SIZE or (magic in _MAGICS and size <= record_size)
 
 
 def write_again(files: Files, log: LogFiles, start: int, end: int) -> None:

@@ -9,20 +9,16 @@ Rules:
 2. Damage inside the log is passed over, as recovery passes over it.
 """
 
-import struct
-
 from orbitmq.core import LogTail, Walked, record_at
 from orbitmq.store.bad_record import Footing, ViewGround, step_over
 from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.scan import next_record
-from orbitmq.wire.record import BLANK_MAGIC, RECORD_SIZE_MAX
+from orbitmq.wire.record import BLANK_MAGIC, PREFIX, RECORD_SIZE_MAX
 from orbitmq.world.files import Files
 
 READ_BYTES_MAX = 1_048_576
 SEARCH_BYTES_MAX = 2 * RECORD_SIZE_MAX
 """How much is looked at together for the next whole record: twice what one can take."""
-
-_PREFIX = struct.Struct(">iI")  # size, magic
 
 
 class LogReader:
@@ -61,9 +57,9 @@ class LogReader:
         at = log_offset + position
         if found:
             return found, at
-        if len(data) < _PREFIX.size:
+        if len(data) < PREFIX.size:
             return found, self._behind_missing_file(log_offset) if not data else at
-        size, magic = _PREFIX.unpack_from(data)
+        size, magic = PREFIX.unpack_from(data)
         if magic == BLANK_MAGIC:
             return found, self._next_file(log_offset)
         if len(data) == bytes_max < SEARCH_BYTES_MAX:  # may be the beginning of a long record

@@ -25,8 +25,10 @@ from orbitmq.store.log_folders import LogFolders
 from orbitmq.wire.record import (
     BLANK_MAGIC,
     BLANK_SIZE,
+    FIELD,
     MAGIC_V1,
     MAGIC_V2,
+    PREFIX,
     RECORD_SIZE_MAX,
     RECORD_SIZE_MIN,
     Record,
@@ -37,7 +39,7 @@ from orbitmq.world.files import Files
 PIECE_SIZE = 1 << 20
 
 _MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2, BLANK_MAGIC))
-_OFFSET_AT = 28
+_MAGIC_AT = FIELD["magic"].position
 _ZEROS = bytes(PIECE_SIZE)
 
 
@@ -99,8 +101,8 @@ class Window:
         """Return size and magic of what begins at a position; zeros behind the end."""
         self.cover(position, BLANK_SIZE)
         at = position - self.start
-        start = self.data[at : at + BLANK_SIZE].ljust(BLANK_SIZE, b"\0")
-        return int.from_bytes(start[:4], "big", signed=True), int.from_bytes(start[4:], "big")
+        size, magic = PREFIX.unpack(self.data[at : at + PREFIX.size].ljust(PREFIX.size, b"\0"))
+        return size, magic
 
 
 class LogWalk:
@@ -247,10 +249,12 @@ class LogWalk:
         return None
 
     def _is_record(self, window: Window, position: int, start: int) -> bool:
-        window.cover(position, _OFFSET_AT + 8)
-        at = position - window.start + _OFFSET_AT
-        own = int.from_bytes(window.data[at : at + 8], "big")
-        return own == start + position and self._record(window, position, start)[0] is not None
+        window.cover(position, RECORD_SIZE_MIN)
+        at = position - window.start
+        if len(window.data) - at < RECORD_SIZE_MIN:
+            return False
+        is_own = FIELD["log_offset"].of(window.data, at) == start + position
+        return is_own and self._record(window, position, start)[0] is not None
 
     def is_sound(self, window: Window, position: int, start: int) -> bool:
         """Whether a whole record begins at a position of a file, or the blank that closes it."""
@@ -304,8 +308,8 @@ def _candidates(data: bytes) -> list[int]:
     """Give, in order, where a record could begin by its magic."""
     found = []
     for magic in _MAGICS:
-        at = data.find(magic, 4)
+        at = data.find(magic, _MAGIC_AT)
         while at >= 0:
-            found.append(at - 4)
+            found.append(at - _MAGIC_AT)
             at = data.find(magic, at + 1)
     return sorted(found)

@@ -32,8 +32,10 @@ from orbitmq.store.torn import has_lost_sector, is_cut_off
 from orbitmq.wire.record import (
     BLANK_MAGIC,
     BLANK_SIZE,
+    FIELD,
     MAGIC_V1,
     MAGIC_V2,
+    PREFIX,
     RECORD_SIZE_MAX,
     RECORD_SIZE_MIN,
     layout_of,
@@ -49,10 +51,6 @@ ZEROS_ENOUGH = 2 * RECORD_SIZE_MAX
 LONG_BODY_SIZE = 65_536
 """Longer bodies are summed by parts when a record is looked for: see _Sums."""
 
-_PREFIX = struct.Struct(">iI")
-_OWN_OFFSET = struct.Struct(">q")
-_OWN_OFFSET_AT = 28
-_SYS_FLAG_AT = 36
 _INT = struct.Struct(">i")
 _MAGICS = frozenset((MAGIC_V1, MAGIC_V2))
 _MAGIC_START = MAGIC_V1.to_bytes(4, "big")[:3]
@@ -119,7 +117,7 @@ class LogFiles:
     def whole_at(self, log_offset: int) -> Walked | None:
         """Return the whole record that begins here, if one does."""
         left = self.file_end(log_offset) - log_offset
-        size = _needed(memoryview(self.read(log_offset, _PREFIX.size)), left)
+        size = _needed(memoryview(self.read(log_offset, PREFIX.size)), left)
         if size < RECORD_SIZE_MIN:
             return None
         walked = record_at(memoryview(self.read(log_offset, size)), 0, log_offset)
@@ -129,7 +127,7 @@ class LogFiles:
         """Whether the log goes on in the next file: a blank record fills this one's rest."""
         left = self.file_end(log_offset) - log_offset
         data = self.read(log_offset, BLANK_SIZE)
-        return len(data) == BLANK_SIZE and _PREFIX.unpack(data) == (left, BLANK_MAGIC)
+        return len(data) == BLANK_SIZE and PREFIX.unpack(data) == (left, BLANK_MAGIC)
 
     def is_free(self, log_offset: int) -> bool:
         """Whether there are only zeros from here to the end of the file."""
@@ -227,9 +225,9 @@ def walk_file(log: LogFiles, log_offset: int) -> Iterator[Walked]:
 
 def _needed(data: memoryview, left: int) -> int:
     """Return the size that what begins here says it has, or 0 when it is no record."""
-    if len(data) < _PREFIX.size:
+    if len(data) < PREFIX.size:
         return 0
-    size, magic = _PREFIX.unpack_from(data)
+    size, magic = PREFIX.unpack_from(data)
     return size if magic in _MAGICS and size <= min(left, RECORD_SIZE_MAX) else 0
 
 
@@ -384,12 +382,13 @@ def next_record(
 
 def _magic_positions(view: memoryview, position: int) -> Iterator[int]:
     """Return where records could begin by their magic, from slices that overlap by a magic."""
-    first = position + 4
-    while first + 4 <= len(view):
-        data = bytes(view[first : first + SLICE_SIZE + 3])
+    magic_at = FIELD["magic"].position
+    first = position + magic_at
+    while first + len(_MAGIC_START) <= len(view):
+        data = bytes(view[first : first + SLICE_SIZE + len(_MAGIC_START) - 1])
         at = data.find(_MAGIC_START)
         while 0 <= at < SLICE_SIZE:
-            yield first + at - 4
+            yield first + at - magic_at
             at = data.find(_MAGIC_START, at + 1)
         first += SLICE_SIZE
 
@@ -398,16 +397,15 @@ def _is_own(view: memoryview, start: int, file_offset: int) -> bool:
     left = len(view) - start
     if left < RECORD_SIZE_MIN:
         return False
-    size, magic = _PREFIX.unpack_from(view, start)
+    size, magic = PREFIX.unpack_from(view, start)
     if magic not in _MAGICS or not RECORD_SIZE_MIN <= size <= left:
         return False
-    return bool(_OWN_OFFSET.unpack_from(view, start + _OWN_OFFSET_AT)[0] == file_offset + start)
+    return FIELD["log_offset"].of(view, start) == file_offset + start
 
 
 def _has_right_sum(view: memoryview, start: int, sums: "_Sums") -> bool:
     """Check the CRC of a long body without reading it all; of a short one the walk does it."""
-    (sys_flag,) = _INT.unpack_from(view, start + _SYS_FLAG_AT)
-    body_start = start + layout_of(sys_flag).head.size
+    body_start = start + layout_of(FIELD["sys_flag"].of(view, start)).head.size
     if body_start > len(view):
         return False
     (body_size,) = _INT.unpack_from(view, body_start - _INT.size)
@@ -415,8 +413,7 @@ def _has_right_sum(view: memoryview, start: int, sums: "_Sums") -> bool:
         return False
     if body_size <= LONG_BODY_SIZE:
         return True
-    (crc,) = _INT.unpack_from(view, start + 8)
-    return bool(sums.of(body_start, body_start + body_size) & 0x7FFF_FFFF == crc)
+    return sums.of(body_start, body_start + body_size) & 0x7FFF_FFFF == FIELD["crc"].of(view, start)
 
 
 class _Sums:

@@ -4,7 +4,7 @@ In: bytes of a log or of a pull answer, or Record values. Out: the other one.
 Layout: the fixed fields of FIELDS | body | topic size and topic | properties size and properties.
 
 Rules:
-1. FIELDS is the one place that knows positions; whoever else parses records takes them from there.
+1. FIELD is the one place that knows positions; whoever else parses records takes them from there.
 2. A record is whole or it is a CorruptRecord: magic, sizes that add up to the byte, limits, topic
    in UTF-8, CRC of the body. Numbers inside (queue ids, times, ports) are kept as they are.
 3. Encoding computes the CRC and sets the host bits of the sysFlag: nobody can get them wrong.
@@ -52,6 +52,10 @@ class Field(NamedTuple):
     size: int
     code: str
 
+    def of(self, data: Bytes, start: int = 0) -> int:
+        """Return this field, a number, of the record that begins at `start`."""
+        return int(struct.unpack_from(">" + self.code, data, start + self.position)[0])
+
 
 FIELDS = (
     Field("total_size", 0, 4, "i"),
@@ -73,6 +77,12 @@ FIELDS = (
     Field("body_size", 84, 4, "i"),
 )
 """The fixed fields, in order and without gaps. The body follows the last one."""
+
+FIELD = {field.name: field for field in FIELDS}
+"""The same by name. Positions are right for IPv4 hosts; up to `born_ip` they always are."""
+
+PREFIX = struct.Struct(">" + FIELD["total_size"].code + FIELD["magic"].code)
+"""Size and magic, which tell a record, a blank and nothing apart."""
 
 TOPIC_SIZE_CODES = {MAGIC_V1: "b", MAGIC_V2: "h"}
 """How the topic's size, right behind the body, is stored: signed, so at most 127 or 32,767."""
@@ -109,11 +119,8 @@ LAYOUTS = (
 
 _HOST_BITS = BORN_HOST_V6 | STORE_HOST_V6
 _HOST_SHIFT = 4
-_PREFIX = struct.Struct(">iI")  # total size, magic
-_POSITIONS = {field.name: field.position for field in FIELDS}
-_MAGIC = struct.Struct(">I")
-_LOG_OFFSET = struct.Struct(">q")
-_SYS_FLAG = struct.Struct(">i")
+PREFIX = struct.Struct(">iI")  # total size, magic
+_BODY_SIZE = struct.Struct(">" + FIELD["body_size"].code)
 _TOPIC_SIZES = {magic: struct.Struct(">" + code) for magic, code in TOPIC_SIZE_CODES.items()}
 _TOPIC_SIZES_MAX = {magic: (1 << (size.size * 8 - 1)) - 1 for magic, size in _TOPIC_SIZES.items()}
 _PROPERTIES_SIZE = struct.Struct(">" + PROPERTIES_SIZE_CODE)
@@ -192,15 +199,15 @@ def is_blank(data: Bytes, start: int = 0) -> bool:
     """Whether a blank record begins at `start`: the log goes on in its next file."""
     if len(data) - start < BLANK_SIZE:
         return False
-    return bool(_PREFIX.unpack_from(data, start)[1] == BLANK_MAGIC)
+    return bool(PREFIX.unpack_from(data, start)[1] == BLANK_MAGIC)
 
 
 def _total_size(data: Bytes, start: int) -> int:
     """Check what can be known before the fields are read."""
     left = len(data) - start
-    if left < _PREFIX.size:
+    if left < PREFIX.size:
         raise _Damage(f"only {left} bytes are left")
-    total_size, magic = _PREFIX.unpack_from(data, start)
+    total_size, magic = PREFIX.unpack_from(data, start)
     if magic == BLANK_MAGIC:
         raise _Damage("a blank record: the log goes on in the next file")
     if magic not in TOPIC_SIZE_CODES:
@@ -216,8 +223,7 @@ def _total_size(data: Bytes, start: int) -> int:
 
 def _decode(data: Bytes, start: int, *, is_crc_checked: bool) -> tuple[Record, int]:
     total_size = _total_size(data, start)
-    (sys_flag,) = _SYS_FLAG.unpack_from(data, start + _POSITIONS["sys_flag"])
-    head = layout_of(sys_flag).head
+    head = layout_of(FIELD["sys_flag"].of(data, start)).head
     body_start = start + head.size
     end = start + total_size
     if body_start > end:
@@ -293,7 +299,7 @@ def _tail(
 
 def log_offset_of(data: Bytes) -> int:
     """Return where in the log a record says that it lies; nothing is checked."""
-    return int(_LOG_OFFSET.unpack_from(data, _POSITIONS["log_offset"])[0])
+    return FIELD["log_offset"].of(data)
 
 
 def properties_of(data: Bytes) -> bytes:
@@ -301,11 +307,9 @@ def properties_of(data: Bytes) -> bytes:
 
     For filters, which look at many records that were checked when they were written or read.
     """
-    (magic,) = _MAGIC.unpack_from(data, _POSITIONS["magic"])
-    (sys_flag,) = _SYS_FLAG.unpack_from(data, _POSITIONS["sys_flag"])
-    body_start = layout_of(sys_flag).head.size
-    (body_size,) = _SYS_FLAG.unpack_from(data, body_start - _SYS_FLAG.size)
-    topic_size_code = _TOPIC_SIZES[magic]
+    body_start = layout_of(FIELD["sys_flag"].of(data)).head.size
+    (body_size,) = _BODY_SIZE.unpack_from(data, body_start - _BODY_SIZE.size)
+    topic_size_code = _TOPIC_SIZES[FIELD["magic"].of(data)]
     body_end = body_start + body_size
     (topic_size,) = topic_size_code.unpack_from(data, body_end)
     start = body_end + topic_size_code.size + topic_size + _PROPERTIES_SIZE.size
@@ -366,7 +370,7 @@ def encode_record(record: Record) -> bytes:
 def encode_blank(left: int) -> bytes:
     """Return the record that fills the last `left` bytes of a log file; only 8 are written."""
     ensure(left >= BLANK_SIZE, "a log file always keeps room for a blank record")
-    return _PREFIX.pack(left, BLANK_MAGIC)
+    return PREFIX.pack(left, BLANK_MAGIC)
 
 
 def _topic_bytes(record: Record) -> bytes:
