@@ -156,7 +156,7 @@ def test_a_peer_that_does_not_read_is_sent_no_more_than_half_of_what_ends_it(run
         async with serving(lambda request, connection: None) as site:
             peer, connection = await _dialled(site, limits)
             taken = 0
-            while taken < 1000 and connection._out_bytes <= limits.output_bytes_max // 2:
+            while taken < 1000 and connection._output.size <= limits.output_bytes_max // 2:
                 connection.ask(Asked(10, body=b"x" * 100_000))
                 taken += 1
             with pytest.raises(LimitExceeded, match="half of output_bytes_max"):

@@ -28,7 +28,7 @@ async def _deaf_client(port: int) -> Client:
 async def _until_undrained(site: Site) -> Connection:
     await until(lambda: site.server.connections)
     connection = site.connection()
-    await until(lambda: connection._is_undrained)
+    await until(lambda: connection.is_undrained)
     return connection
 
 
@@ -57,7 +57,7 @@ def test_output_that_one_read_causes_is_bounded_even_for_a_peer_that_reads(run: 
         limits = Limits(output_pause_bytes=200_000)
 
         def handle(request: Command, connection: Connection) -> Result:
-            sizes.append(connection._out_bytes)
+            sizes.append(connection._output.size)
             return reply_to(request, body=BODY)
 
         async with serving(handle, limits=limits) as site, connected(site.port) as client:
@@ -152,7 +152,7 @@ def test_a_call_waits_while_the_other_side_does_not_read(run: Run) -> None:
             connection = await _until_undrained(site)
             call = asyncio.create_task(connection.call(Command(39, body=b"asked"), PATIENCE_S))
             await asyncio.sleep(0)
-            assert not connection._out  # not even queued
+            assert not connection._output.size  # not even queued
             asked = None
             for _ in range(201):
                 command = await client.answer()

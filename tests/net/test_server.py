@@ -79,7 +79,7 @@ def test_a_stop_does_not_wait_for_a_peer_that_does_not_read(run: Run) -> None:
                 client.ask(Command(10))
             await until(lambda: site.server.connections)
             connection = site.connection()
-            await until(lambda: connection._is_undrained)
+            await until(lambda: connection.is_undrained)
             async with asyncio.timeout(PATIENCE_S):
                 await site.server.stop()
             assert site.closes("stop") == 1

@@ -339,7 +339,7 @@ def test_a_tls_peer_that_does_not_read_is_not_read_from(run: Run, papers: Papers
                 sealed.seal(b"".join(encode_command(Command(10, opaque=n)) for n in range(300)))
             )
             connection = site.connection()
-            await until(lambda: connection._is_undrained)
+            await until(lambda: connection.is_undrained)
             assert site.traffic.requests.value(10) < 300
             assert connection.held_bytes < 600_000
             decoder, answers = FrameDecoder(), list[Command]()

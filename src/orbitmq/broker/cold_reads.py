@@ -206,7 +206,7 @@ class ColdReads:
         return value
 
     def _add(self, owner: Connection, one: _Read) -> None:
-        if owner.is_leaving:  # what is owed to it is about to be cancelled
+        if owner.has_peer_left:  # what is owed to it is about to be cancelled
             return
         refused = self._waiting.add(owner, one)
         if refused is one:
