@@ -1,26 +1,17 @@
-"""One connection, accepted or dialled: bytes to commands, commands to bytes, and its two states.
+"""One connection, accepted or dialled: bytes to commands, commands to bytes.
 
-In: what the socket read; what handlers and callers want to send. Out: requests for the handler,
-responses for callers, and one write at the end of a turn. Its states and every step between them
-are tables in `states`; what it begins with is read by `opening`, what it sends waits in `output`.
+In: what the socket read; what handlers and callers send. Out: requests for the handler, responses
+for callers, one write a turn. Every step between its states is in `states`.
 
 Rules:
-1. Frames are handled in their order. A handler answers now, later or never; nothing here waits,
-   and no task, future or timer is made for a request from the peer.
-2. A peer that does not read is not read from: above `output_pause_bytes` of unsent output nothing
-   more is taken, and what was read already is kept until the output has drained. Whom we dialled
-   is read all the same: it may wait for us to take its answers before it reads our requests.
-3. A connection that is owed `laters_pause` answers is read only once per sweep, so that it slows
-   down without losing its heartbeats; past `laters_per_connection_max` it is refused as busy.
-4. A peer that leaves while it is not read from is noticed all the same: what is owed to it is given
-   up at once; what it sent before is still handled, then the connection ends.
+1. Frames are handled in their order. A handler answers now, later or never: nothing here waits, and
+   no task, future or timer is made for a request.
+2. Who does not read is not read from; but whom we dialled may wait for us to take its answers.
+3. Who is owed `laters_pause` answers is read once a sweep: slow, but with its heartbeats.
+4. A peer may leave while it is not read from: it is owed nothing, and what it sent is handled.
 5. Whatever ends a connection has a reason, counted once. After `close` returns, `closed` is true
-   and `on_close` was called; what was sent before is still written. Owed answers are cancelled, and
-   callers get a ConnectionClosed.
-6. One poll reads a bounded piece of each connection, and after `handling_s` with requests of one
-   the others get their turn; it goes on in the next. Those that go on share that time. What a
-   ReadFrames handles by itself is bounded by the read.
-7. `ask` sends a request of our own without a task, a future or a timer; `call` is for coroutines.
+   and `on_close` was called; what was sent before is still written.
+6. A poll reads a bounded piece of each connection, and handles it for `handling_s` at most.
 """
 
 import asyncio
