@@ -105,13 +105,16 @@ class Watermark:
         """The least number that is, or lately was, waited for."""
         return self._numbers[0] if self._numbers else None
 
-    def wait(self, number: int, waiter: Waiter) -> None:
-        """Have `waiter` ended by the first `wake` that finds the number reached."""
+    def wait(self, number: int, waiter: Waiter) -> bool:
+        """Have `waiter` ended by the first `wake` that finds the number reached.
+
+        False: too many wait, and it is late already.
+        """
         if self.waiter_count >= self._waiters_max:
             self.refused_count += 1
             waiter.leave()
             waiter.late()
-            return
+            return False
         place = self._waiting.get(number)
         if place is None:
             place = self._waiting[number] = {}
@@ -119,6 +122,7 @@ class Watermark:
         place[waiter] = None
         waiter._places = (*waiter._places, (self, place))  # noqa: SLF001 - same module
         self.waiter_count += 1
+        return True
 
     def advance(self, number: int) -> None:
         """Raise the number, unless it has failed; calls nobody."""

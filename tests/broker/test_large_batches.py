@@ -116,7 +116,7 @@ def test_a_batch_of_many_is_answered_when_the_disk_is_too_slow_and_so_are_others
         await at.call(send_request("B"))
         files.gate.clear()
         first = asyncio.create_task(at.call(batch(LONG_COUNT)))
-        await until(lambda: len(context_of(at)._waiting))
+        await until(lambda: context_of(at).core.tail.visible.waiter_count)
         answers = [await first, await at.call(send_request("B", b"later"))]
         assert [answer.code for answer in answers] == [ResponseCode.FLUSH_DISK_TIMEOUT] * 2
         assert answers[0].fields["msgId"].count(",") == LONG_COUNT - 1

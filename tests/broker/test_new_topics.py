@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from orbitmq.broker import broker as broker_module
-from orbitmq.broker import waiting_saves
+from orbitmq.broker import keeping, table
 from orbitmq.config import BrokerSettings
 from orbitmq.net.turn import Turn
 from orbitmq.wire.codes import ResponseCode
@@ -156,8 +156,8 @@ def test_a_disk_that_hangs_silenced_sends_to_new_topics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Symptom: stored and never answered, so clients sent it again; and all of them were held."""
-    monkeypatch.setattr(waiting_saves, "WAIT_MAX_S", 0.05)
-    monkeypatch.setattr(waiting_saves, "WAITING_MAX", 2)
+    monkeypatch.setattr(keeping, "WAIT_MAX_S", 0.05)
+    monkeypatch.setattr(table, "WAITING_MAX", 2)
     files = SlowTopics()
 
     async def use(site: Running) -> None:

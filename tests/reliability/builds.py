@@ -24,7 +24,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.broker import store_opening
-from orbitmq.broker.answers import WaitingAnswers
+from orbitmq.broker.answers import SentWhenTrue
 from orbitmq.cli.main import main
 from orbitmq.core import Queue
 from orbitmq.core.state import ENTRY, ENTRY_SIZE
@@ -179,14 +179,7 @@ def _swap(store: Store, queue: Queue) -> None:
 def answer_a_timeout_as_success(patch: Patch, _value: str) -> None:
     """Who waited too long for the disk is told "stored"."""
 
-    def release_late(waiting: WaitingAnswers, now_s: float) -> int:
-        late = [one for one in waiting._waiting if one.deadline_s <= now_s]
-        for one in late:
-            waiting._waiting.remove(one)
-            one.connection.send_parts(one.answers)
-        return len(late)
-
-    patch.setattr(WaitingAnswers, "expire", release_late)
+    patch.setattr(SentWhenTrue, "late", SentWhenTrue.reached)
 
 
 def _of_store(build: of_store.Build) -> Build:

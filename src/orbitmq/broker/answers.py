@@ -7,17 +7,19 @@ Rules:
 1. Our own answers are read again here, the cold way, so the hot path need not remember who asked.
    The limits of what peers send do not hold for them: the ids of a large batch make a long header.
 2. Only answers to sends are turned; answers to pulls that wait beside them stay as they are.
-3. An answer leaves once: released, timed out or failed.
+3. An answer leaves once: when it is true, as timed out or as failed (see `watermark`).
 4. Answers that cannot be turned close their own connection, which learns nothing, and hold up
    nobody else's.
 """
 
 import logging
-from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
 
+from orbitmq.errors import StoreError
+from orbitmq.metrics import Counter
 from orbitmq.net.connection import Connection, Parts
+from orbitmq.watermark import Waiter
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, decode_command, encode_command, reply_to
 from orbitmq.wire.frame import FRAME_SIZE_MAX, FrameDecoder
@@ -25,54 +27,29 @@ from orbitmq.wire.frame import FRAME_SIZE_MAX, FrameDecoder
 log = logging.getLogger(__name__)
 
 
-class _Waiting(NamedTuple):
-    log_end: int
-    deadline_s: float
-    connection: Connection
-    answers: Parts
+class SentWhenTrue(Waiter):
+    """Answers of one turn to one connection that wait until their records may be seen."""
 
+    __slots__ = ("_answers", "_connection", "_late_count")
 
-class WaitingAnswers:
-    """Answers that wait until the log is synced so far."""
+    def __init__(self, connection: Connection, answers: Parts, late_count: Counter) -> None:
+        super().__init__()
+        self._connection = connection
+        self._answers = answers
+        self._late_count = late_count
 
-    def __init__(self) -> None:
-        self._waiting: deque[_Waiting] = deque()
+    def reached(self) -> None:
+        """Let them go: they are true now."""
+        self._connection.send_parts(self._answers)
 
-    def __len__(self) -> int:
-        """How many turns' answers wait."""
-        return len(self._waiting)
+    def failed(self, error: StoreError) -> None:
+        """Answer with a failure: the records may be there or not."""
+        send_turned(self._connection, self._answers, partial(as_failed, cause=str(error)))
 
-    @property
-    def next_deadline_s(self) -> float | None:
-        """When the first of them has waited long enough."""
-        return self._waiting[0].deadline_s if self._waiting else None
-
-    def add(self, log_end: int, deadline_s: float, connection: Connection, answers: Parts) -> None:
-        """Keep answers until the log is synced up to `log_end`."""
-        self._waiting.append(_Waiting(log_end, deadline_s, connection, answers))
-
-    def release(self, durable_offset: int) -> None:
-        """Let the answers go that are true now."""
-        waiting = self._waiting
-        while waiting and waiting[0].log_end <= durable_offset:
-            one = waiting.popleft()
-            one.connection.send_parts(one.answers)
-
-    def expire(self, now_s: float) -> int:
-        """Answer those that waited too long as timed out, never as stored; give their number."""
-        count = 0
-        waiting = self._waiting
-        while waiting and waiting[0].deadline_s <= now_s:
-            one = waiting.popleft()
-            send_turned(one.connection, one.answers, as_timed_out)
-            count += 1
-        return count
-
-    def fail(self, cause: str) -> None:
-        """Answer all with a failure: the records may be there or not."""
-        while self._waiting:
-            one = self._waiting.popleft()
-            send_turned(one.connection, one.answers, lambda answers: as_failed(answers, cause))
+    def late(self) -> None:
+        """Answer as timed out, never as stored."""
+        self._late_count.value += 1
+        send_turned(self._connection, self._answers, as_timed_out)
 
 
 def send_turned(connection: Connection, answers: Parts, turn: Callable[[Parts], Parts]) -> None:

@@ -108,7 +108,7 @@ class Broker:
         options = store_options(settings)
         self._store = store or StoreOpening(settings, folder, outside).run()
         core = CoreState(self._store.tail, settings.broker_cluster_name, settings.region_id)
-        core.is_sync_flush = settings.flush_disk_type == "SYNC_FLUSH"
+        core.is_sync_flush = self._store.is_sync_flush
         set_core_limits(core, settings)
         config = folder / "config"
         files.make_folder(config)

@@ -4,20 +4,19 @@ In: the parts, put together by `broker.Broker`. Out: the same parts under one na
 at the end of each turn of the loop: write, answer, wake.
 
 Rules:
-1. An answer that depends on the log is staged here and leaves only after the write; with
-   synchronous flush only after the sync, or as timed out. One to a send that made its topic waits
-   for the topic's file as well.
+1. An answer that depends on the log is staged here and leaves when its records may be seen: after
+   the write, with synchronous flush after the sync, or as timed out. The store decides which. One
+   to a send that made its topic waits for the topic's file as well.
 2. When the write is refused, every staged answer that said "stored" becomes an error that says why;
    nothing of that turn was stored.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from orbitmq.broker.answers import WaitingAnswers, as_failed, as_refused, send_turned
+from orbitmq.broker.answers import SentWhenTrue, as_failed, as_refused, send_turned
 from orbitmq.broker.changes import SettingChanges
 from orbitmq.broker.clients import ClientTable
 from orbitmq.broker.cold_reads import ColdReads
@@ -47,8 +46,10 @@ from orbitmq.core import CoreState, Origin, Queue, handle_one_read
 from orbitmq.errors import StoreError
 from orbitmq.metrics import Registry
 from orbitmq.net.connection import Connection, Parts
+from orbitmq.net.later import Arrival, Deadlines
 from orbitmq.net.turn import Turn
 from orbitmq.store.store import Store
+from orbitmq.watermark import Call
 from orbitmq.wire.frame import Frame
 from orbitmq.wire.host import Host, pack_host
 from orbitmq.wire.message_id import encode_offset_id
@@ -130,19 +131,17 @@ class Context:
         self.cold_reads = ColdReads(
             tables.store, file_limits(settings), clock=clock, note=note_pull
         )
-        self.flusher = Flusher(tables.store, settings, clock, self._after_sync)
+        self.flusher = Flusher(tables.store, settings, clock, self._note_seen)
+        self._deadlines = Deadlines(turn.loop)
         self.keeper = Keeper(
-            (table.file for table in self.tables), self.flusher.finish_removals, clock
+            (table.file for table in self.tables),
+            self.flusher.finish_removals,
+            clock,
+            self._deadlines,
         )
-        self._is_sync_flush = settings.flush_disk_type == "SYNC_FLUSH"
-        self._is_sync_eager = self.flusher.is_eager
         self._sync_timeout_s = settings.sync_flush_timeout / 1000
-        self._waiting = WaitingAnswers()
-        self._syncing: list[asyncio.Future[None]] = []
-        self._expiry: asyncio.TimerHandle | None = None
         self._turn = turn
         self._staged: list[tuple[Connection, Parts, bool]] = []
-        self._after_write: list[Callable[[StoreError | None], None]] = []
         self._origins: dict[Connection, Origin] = {}
         self._told_refusal = RepeatedFailure(log, clock)
         self._add_metrics(registry)
@@ -202,7 +201,6 @@ class Context:
         self.groups.is_auto_made = settings.auto_create_subscription_group
         self.cold_reads.limits = file_limits(settings)
         self.flusher.change_settings(settings)
-        self._is_sync_eager = self.flusher.is_eager
         self.store.cleaner.retention.change(retention_settings(settings))
         self._sync_timeout_s = settings.sync_flush_timeout / 1000
 
@@ -274,11 +272,8 @@ class Context:
             if refused is not None:
                 send_turned(connection, answers, partial(as_refused, cause=str(refused)))
                 return
-            answer = partial(connection.send_parts, answers)
-            if self._is_sync_flush and waits_for_sync:
-                log_end = self.core.tail.written_offset
-                answer = partial(self._answer_synced, connection, answers, log_end)
-            self.when_saved(topic, answer)
+            log_end = self.core.tail.written_offset if waits_for_sync else 0
+            self.when_saved(topic, partial(self._answer, connection, answers, log_end))
 
         self.after_write(written)
 
@@ -300,124 +295,98 @@ class Context:
         It is called before anything of the turn goes out. It may stage for the next turn, and must
         not raise.
         """
-        self._after_write.append(done)
+        self.core.tail.written.wait(self.core.tail.end_offset, Call(done))
         self._turn.request()
 
     def end_turn(self) -> None:
         """Write what is staged, let its answers go, wake the pulls that wait for it."""
-        if not self._staged and not self.core.tail.staged and not self._after_write:
+        tail = self.core.tail
+        if not self._staged and not tail.staged and not tail.written.waiter_count:
             return
         staged, self._staged = self._staged, []
-        after_write, self._after_write = self._after_write, []
-        start = self.core.tail.written_offset
+        start = tail.written_offset
         try:
             grown = self.store.write_staged()
         except StoreError as error:
             self._told_refusal.tell(str(error))
             self._refused.value += 1
-            _tell(after_write, error)
+            self._tell_written(error)
             refuse = partial(as_refused, cause=str(error))
             for connection, answers, _ in staged:
                 send_turned(connection, answers, refuse)
+            self.store.wake()  # it may have been halted
             self._request_rest()
             return
         except Exception as error:  # what nobody foresaw: none may wait, none be told "stored"
-            _tell(after_write, StoreError(f"the log was not written: {error!r}"))
+            self._tell_written(StoreError(f"the log was not written: {error!r}"))
             for connection, _, _ in staged:
                 connection.drop("internal-error")
             raise
         if self.store.stats.last_put_s > SLOW_WRITE_S:
             self.overload.note_slow_write(self.store.stats.last_put_s)
-        self._write_sizes.observe(self.core.tail.written_offset - start)
-        self._stored.value = self.store.message_count
-        _tell(after_write, None)
+        self._write_sizes.observe(tail.written_offset - start)
+        self._tell_written(None)
         for connection, answers, waits_for_sync in staged:
-            if self._is_sync_flush and waits_for_sync:
-                self._answer_synced(connection, answers, self.core.tail.written_offset)
-            else:
-                connection.send_parts(answers)
-        if self._is_sync_flush:
-            self.flusher.want_sync()
-        elif self._is_sync_eager:
-            self.flusher.note_written()
-        self._note_grown(grown)
+            self._answer(connection, answers, tail.written_offset if waits_for_sync else 0)
+        self.flusher.note_written()
+        self._note_seen(grown)
         self._request_rest()
 
-    def _note_grown(self, grown: set[Queue]) -> None:
-        """Wake the pulls that may see more now, then tell all who follow queues."""
+    def _tell_written(self, error: StoreError | None) -> None:
+        """Tell those who wait for this turn's write what became of it."""
+        try:
+            if error is None:
+                self.core.tail.written.wake()
+            else:
+                self.core.tail.written.refuse(error)
+        except Exception:  # a bug of ours; the others were told all the same
+            log.exception("what was to follow a write failed")
+
+    def _note_seen(self, grown: set[Queue]) -> None:
+        """Let the answers go that are true now, then wake the pulls and tell all who follow."""
+        self.store.wake()
+        self._stored.value = self.store.message_count
         self.long_polls.wake(grown)
         self.on_grown.tell(grown)
 
     def _request_rest(self) -> None:
         """Have another turn when what was called at the end of this one staged more."""
-        if self.core.tail.staged or self._after_write:
+        if self.core.tail.staged or self.core.tail.written.waiter_count:
             self._turn.loop.call_soon(self._turn.request)
 
-    # --- Synchronous flush ---
-
-    def _answer_synced(self, connection: Connection, answers: Parts, log_end: int) -> None:
-        """Send answers when the log is synced up to `log_end`, which is written."""
-        if self.store.durable_offset >= log_end:
+    def _answer(self, connection: Connection, answers: Parts, log_end: int) -> None:
+        """Send answers when the log may be seen up to `log_end`, which is written."""
+        visible = self.core.tail.visible
+        if visible.number >= log_end:
             connection.send_parts(answers)
-            return
-        if self.store.is_halted:
-            cause = self.core.tail.refusal
-            send_turned(connection, answers, partial(as_failed, cause=cause))
-            return
-        deadline_s = self.clock.monotonic_s() + self._sync_timeout_s
-        self._waiting.add(log_end, deadline_s, connection, answers)
-        if self._expiry is None:
-            self._expiry = self._turn.loop.call_later(self._sync_timeout_s, self._expire)
+        elif visible.failure is not None:
+            send_turned(connection, answers, partial(as_failed, cause=str(visible.failure)))
+        else:
+            waiting = SentWhenTrue(connection, answers, self._timed_out)
+            self._deadlines.wait_for(visible, log_end, waiting, self._sync_timeout_s)
 
-    def _expire(self) -> None:
-        """Answer those that waited too long; look again when the next one has."""
-        self._expiry = None
-        now_s = self.clock.monotonic_s()
-        self._timed_out.value += self._waiting.expire(now_s)
-        next_s = self._waiting.next_deadline_s
-        if next_s is not None:
-            self._expiry = self._turn.loop.call_later(max(0.001, next_s - now_s), self._expire)
-
-    def _after_sync(self, grown: set[Queue]) -> None:
-        """Let the answers go that waited for it, and wake the pulls that may see more now."""
-        syncing, self._syncing = self._syncing, []
-        for synced in [synced for synced in syncing if not synced.done()]:
-            synced.set_result(None)
-        if self.store.is_halted:
-            self._waiting.fail(self.core.tail.refusal)
-            return
-        self._waiting.release(self.store.durable_offset)
-        self._stored.value = self.store.message_count
-        self._note_grown(grown)
+    def note_mark_moved(self) -> None:
+        """Let be seen what may be, when a mark that the store requires has risen or failed."""
+        self._note_seen(self.store.publish())
 
     async def readable(self) -> None:
-        """Return when what is written now can be read: at once, or after the sync."""
-        end = self.core.tail.written_offset
-        while self.core.tail.visible_offset < end and not self.store.is_halted:
-            synced: asyncio.Future[None] = self._turn.loop.create_future()
-            self._syncing.append(synced)
-            await synced
+        """Return when what is written now can be read; raises when it never will be."""
+        tail = self.core.tail
+        if tail.visible_offset < tail.written_offset and tail.visible.failure is None:
+            seen = Arrival()
+            tail.visible.wait(tail.written_offset, seen)
+            await seen.future
 
     async def close(self) -> None:
         """End what runs beside the loop."""
         await self.flusher.stop()
         self.cold_reads.close()
         self.follower_threads.close()
-        if self._expiry is not None:
-            self._expiry.cancel()
+        self._deadlines.close()
 
     def _connection_closed(self, connection: Connection) -> None:
         self._origins.pop(connection, None)
         self.on_connection_closed(connection)
-
-
-def _tell(after_write: list[Callable[[StoreError | None], None]], error: StoreError | None) -> None:
-    """Call each, whatever becomes of the others: each has something to set back."""
-    for done in after_write:
-        try:
-            done(error)
-        except Exception:  # a bug of ours
-            log.exception("what was to follow a write failed")
 
 
 def _born_host(connection: Connection) -> bytes:

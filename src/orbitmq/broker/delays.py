@@ -29,8 +29,10 @@ from orbitmq.broker.queue_follower import FollowedRecord, QueueEntry, QueueFollo
 from orbitmq.broker.turn_share import SLICE_S, share_s
 from orbitmq.errors import RequestFailed, StoreError
 from orbitmq.metrics import Registry
+from orbitmq.net.later import Arrival
 from orbitmq.store.follow import due_code
 from orbitmq.store.reading import snapshot
+from orbitmq.watermark import Watermark
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.names import SCHEDULE_TOPIC
 
@@ -212,8 +214,9 @@ class Delays:
         self._recovery: asyncio.Task[None] | None = None
         self._due_count = 1
         self._is_delivering = False
-        self._catching_up: list[asyncio.Future[None]] = []
-        """Who waits until nothing is due any more."""
+        self._look_count = 0
+        self._caught_up = Watermark()
+        """The newest look after which nothing was due any more, and all that was is written."""
         self.delivered = registry.counter(
             "orbitmq_broker_delivered_delayed_messages_total",
             "Delayed messages that were delivered to their topics.",
@@ -245,7 +248,8 @@ class Delays:
             await asyncio.gather(self._recovery, return_exceptions=True)
         for level in self._levels:
             await level.follower.stop()
-        self._tell_caught_up()
+        self._look_count += 1
+        self._note_caught_up(self._look_count)
         for _ in range(3):
             await asyncio.sleep(0)  # the turn that writes what is staged ends now
 
@@ -302,16 +306,14 @@ class Delays:
         """Look at once, and return when all that is due is written, or the store takes nothing."""
         if self._recovery is None:
             return
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._catching_up.append(waiting)
+        caught_up = Arrival()
+        self._caught_up.wait(self._look_count + 1, caught_up)
         self.look_soon()
-        await waiting
+        await caught_up.future
 
-    def _tell_caught_up(self) -> None:
-        waiting, self._catching_up = self._catching_up, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
+    def _note_caught_up(self, look: int) -> None:
+        self._caught_up.advance(max(look, self._caught_up.number))
+        self._caught_up.wake()
 
     def _look_in(self, delay_s: float) -> None:
         """Have a look so soon, or sooner if one is due before."""
@@ -333,13 +335,15 @@ class Delays:
     def _look(self) -> None:
         """Deliver what is due, as much as one turn may take; look again when more is."""
         self._timer = None
+        self._look_count += 1
         try:
             wait_s = self._deliver_due()
         except Exception:  # a bug of ours: others' messages must come all the same
             log.exception("delivering delayed messages failed; it is tried again")
             wait_s = LOOK_S
-        if wait_s and self._catching_up and not self._is_reading():
-            self.context.after_write(lambda _error: self._tell_caught_up())
+        if wait_s and self._caught_up.waiter_count and not self._is_reading():
+            look = self._look_count
+            self.context.after_write(lambda _error: self._note_caught_up(look))
         self._look_in(wait_s)
 
     def _is_reading(self) -> bool:

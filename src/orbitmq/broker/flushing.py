@@ -21,9 +21,11 @@ from orbitmq.broker.telling import RepeatedFailure
 from orbitmq.config import BrokerSettings
 from orbitmq.core import Queue
 from orbitmq.errors import StoreError
+from orbitmq.net.later import Arrival
 from orbitmq.store.flush import FlushJob, LogSync
 from orbitmq.store.store import Store
 from orbitmq.store.topic_removal import RemovalJob
+from orbitmq.watermark import Call, Watermark
 from orbitmq.world.clock import Clock
 from orbitmq.world.threads import Threads
 
@@ -65,7 +67,8 @@ class Flusher:
         self._drain: asyncio.Handle | None = None
         self._is_wanted = False
         self._waiting_flush: FlushJob | None = None
-        self._removal_waiting: list[asyncio.Future[None]] = []
+        self._removals = Watermark()
+        """How often the files of all removed topics were gone."""
         self._removal_due_s = 0.0
         self._told_unwritten = RepeatedFailure(log, clock)
         self._told_unmade = RepeatedFailure(log, clock)
@@ -90,8 +93,7 @@ class Flusher:
             self._drain = None
         while self._under_way:
             await asyncio.wait(self._under_way)
-        if self._waiting_flush is not None:
-            self._store.cancel_flush(self._waiting_flush)
+        self._log_synced(StoreError("the broker stops"))
         self._sync_thread.close()
         self._flush_thread.close()
 
@@ -106,17 +108,20 @@ class Flusher:
         return not self._settings.flush_commit_log_timed
 
     def note_written(self) -> None:
-        """Sync what was written, if it is enough; for an eager one."""
-        self._sync(self._settings.flush_commit_log_least_pages)
+        """Sync what was written: at once if it may not be seen before, or else if it is enough."""
+        if self._store.is_sync_flush:
+            self.want_sync()
+        elif self.is_eager:
+            self._sync(self._settings.flush_commit_log_least_pages)
 
     async def finish_removals(self) -> None:
         """Return when the files of removed topics are gone; raises why they could not go."""
         if not self._store.is_removing:
             return
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._removal_waiting.append(waiting)
+        gone = Arrival()
+        self._removals.wait(self._removals.number + 1, gone)
         self._remove()
-        await waiting
+        await gone.future
 
     def _remove(self) -> None:
         """Begin the removal that is due; after a flush when one is under way."""
@@ -124,7 +129,7 @@ class Flusher:
         if job is not None:
             self._run(self._flush_thread, job.run, lambda _: self._removal_done(job))
         elif self._store.is_halted:
-            self._end_removal_waits(StoreError(self._store.tail.refusal))
+            self._removals.refuse(StoreError(self._store.tail.refusal))
 
     def _removal_done(self, job: RemovalJob) -> None:
         error: StoreError | None = None
@@ -136,13 +141,11 @@ class Flusher:
             log.error("files of removed topics could not be removed, will try again: %s", error)
         if error is None and self._store.is_removing:  # more were removed meanwhile
             self._remove()
-            return
-        self._end_removal_waits(error)
-
-    def _end_removal_waits(self, error: StoreError | None) -> None:
-        waiting, self._removal_waiting = self._removal_waiting, []
-        for future in [future for future in waiting if not future.done()]:
-            future.set_exception(error) if error is not None else future.set_result(None)
+        elif error is None:
+            self._removals.advance(self._removals.number + 1)
+            self._removals.wake()
+        else:
+            self._removals.refuse(error)
 
     def _look(self) -> None:
         """See what is due; called again and again."""
@@ -196,11 +199,7 @@ class Flusher:
         if self._is_wanted:
             self._sync(0)
         elif self.is_eager:
-            self.note_written()
-        waiting = self._waiting_flush
-        if waiting is not None and self._store.durable_offset >= waiting.mark.log_offset:
-            self._waiting_flush = None
-            self._run_flush(waiting)
+            self._sync(self._settings.flush_commit_log_least_pages)
 
     # --- Queues and index ---
 
@@ -216,9 +215,18 @@ class Flusher:
             self._thorough_s = now_s
         if is_thorough and self._store.durable_offset < job.mark.log_offset:
             self._waiting_flush = job
+            self._store.durable.wait(job.mark.log_offset, Call(self._log_synced))
             self.want_sync()
         else:
             self._run_flush(job)
+
+    def _log_synced(self, error: StoreError | None) -> None:
+        """Go on with the flush that waits for the log; without, after a failed sync."""
+        job, self._waiting_flush = self._waiting_flush, None
+        if job is not None and error is None:
+            self._run_flush(job)
+        elif job is not None:
+            self._store.cancel_flush(job)
 
     def _drain_on(self) -> None:
         """File what waits for the key index, slice after slice, others in between."""
@@ -267,5 +275,6 @@ class Flusher:
         def over(finished: asyncio.Future[None]) -> None:
             self._under_way.discard(finished)
             done(finished.exception())
+            self._store.wake()  # it may have halted the store
 
         future.add_done_callback(over)

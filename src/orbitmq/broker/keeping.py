@@ -10,7 +10,8 @@ Rules:
    back as what its files say: its settings and its groups' offsets would be lost.
 3. What waits for a table alone is served as a group: one save for all who wait when it begins, the
    next one at once for those who came meanwhile. They go on after a failed save, too, and after a
-   second: what they wait to say is true, and the table is saved as soon as it can be.
+   second, and when too many wait: what they wait to say is true, and the table is saved as soon as
+   it can be. A disk that hangs must neither silence them nor fill the memory.
 4. Name servers that are slow or away hold up no answer for long: they learn of it later.
 """
 
@@ -22,14 +23,17 @@ from contextlib import suppress
 
 from orbitmq.broker.table import TableFile
 from orbitmq.broker.telling import RepeatedFailure
-from orbitmq.broker.waiting_saves import WaitingSaves
 from orbitmq.errors import MQError, StoreError
-from orbitmq.net.later import Later
+from orbitmq.net.later import Deadlines, Later
+from orbitmq.watermark import Call
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, reply_to
 from orbitmq.world.clock import Clock
 
 log = logging.getLogger(__name__)
+
+WAIT_MAX_S = 1.0
+"""Clients wait three seconds for an answer, and then send the message again."""
 
 TIMEOUT_S = 30.0
 UNDER_WAY_MAX = 1_000
@@ -41,14 +45,20 @@ Step = Callable[[], Awaitable[None]]
 class Keeper:
     """Saves the tables of one broker, and says when that is done."""
 
-    def __init__(self, files: Iterable[TableFile], finish_removals: Step, clock: Clock) -> None:
+    def __init__(
+        self,
+        files: Iterable[TableFile],
+        finish_removals: Step,
+        clock: Clock,
+        deadlines: Deadlines,
+    ) -> None:
         self._files = list(files)
+        self._deadlines = deadlines
         self._finish_removals = finish_removals
         self.tell_name_servers: Step = _nobody
         self._lock = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._in_threads: set[asyncio.Task[None]] = set()
-        self._waiting: dict[TableFile, WaitingSaves] = {}
         self._hurried: set[TableFile] = set()
         self._told_unsaved = RepeatedFailure(log, clock)
 
@@ -88,8 +98,6 @@ class Keeper:
 
     async def settle(self) -> None:
         """Give up what waits, and return when no thread saves any more."""
-        for waiting in self._waiting.values():
-            waiting.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -97,17 +105,14 @@ class Keeper:
 
     def after_save(self, file: TableFile, mark: int, done: Callable[[], None]) -> None:
         """Have `done` called once this change of a table is saved, or could not be (rule 3)."""
-        waiting = self._waiting.get(file)
-        if waiting is None:
-            waiting = self._waiting[file] = WaitingSaves()
-        waiting.add(mark, done)
+        self._deadlines.wait_for(file.saved, mark, Call(lambda _error: done()), WAIT_MAX_S)
         if file not in self._hurried:
             self._hurried.add(file)
-            self._begin(self._save_for(file, waiting))
+            self._begin(self._save_for(file))
 
-    async def _save_for(self, file: TableFile, waiting: WaitingSaves) -> None:
+    async def _save_for(self, file: TableFile) -> None:
         try:
-            while waiting:
+            while file.saved.waiter_count:
                 await self._save_one_behind_removals(file)
         finally:
             self._hurried.discard(file)
@@ -121,10 +126,10 @@ class Keeper:
             self._told_unsaved.tell(f"{error}; it is tried again")
 
     def _serve(self, file: TableFile, mark: int) -> None:
-        """Let those go on who waited for changes up to this one."""
+        """Let those go on who waited for changes up to this one, saved or not (rule 3)."""
         file.on_saved()
-        if file in self._waiting:
-            self._waiting[file].serve(mark)
+        file.saved.wake()
+        file.saved.refuse(StoreError("the table could not be saved"), mark)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

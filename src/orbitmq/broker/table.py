@@ -18,10 +18,14 @@ from typing import TypeVar
 import msgspec
 
 from orbitmq.errors import RemoteProtocolError, StoreError
+from orbitmq.watermark import Watermark
 from orbitmq.wire.fastjson import read_json, write_json
 from orbitmq.world.files import Files
 
 T = TypeVar("T", bound=msgspec.Struct)
+
+WAITING_MAX = 10_000
+"""So many answers wait for the save of one table, as long as its disk hangs."""
 
 Contents = Callable[[], Callable[[], bytes]]
 """Called on the loop it takes the table as it is; what it gives may run in a thread."""
@@ -48,8 +52,10 @@ class TableFile:
         """The number of the last change."""
         self.on_saved: Callable[[], None] = lambda: None
         """Called on the loop after each save."""
+        self.saved = Watermark(waiters_max=WAITING_MAX)
+        """The number of the newest change that is in the file. The thread that saves moves it; who
+        waits for it is told on the loop."""
         self._taken = 0
-        self._saved = 0
 
     def load(self, body_type: type[T]) -> T | None:
         """Return what the file or else its backup holds; None when there is neither."""
@@ -77,13 +83,9 @@ class TableFile:
             ) from None
 
     def mark(self) -> int:
-        """Say that the table has changed; gives the number of this change, for `is_saved`."""
+        """Say that the table has changed; gives the number of this change, for `saved`."""
         self.last_mark += 1
         return self.last_mark
-
-    def is_saved(self, mark: int) -> bool:
-        """Whether the file holds the table as it was with this change, or newer."""
-        return self._saved >= mark
 
     def take(self) -> Callable[[], None] | None:
         """Return the action that saves the table as it is now, or None when nothing has changed.
@@ -100,6 +102,6 @@ class TableFile:
         try:
             self._files.replace(self._path, encode(), keep_backup=True)
         except BaseException:
-            self._taken = self._saved
+            self._taken = self.saved.number
             raise
-        self._saved = mark
+        self.saved.advance(mark)

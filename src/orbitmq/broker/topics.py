@@ -134,7 +134,7 @@ class TopicTable:
 
     def _note_saved(self) -> None:
         """Let the hot path have the topics that are in the file now."""
-        saved = [topic for topic, mark in self.unsaved.items() if self.file.is_saved(mark)]
+        saved = [topic for topic, mark in self.unsaved.items() if mark <= self.file.saved.number]
         for topic in saved:
             del self.unsaved[topic]
             self._adopt(self._rows.values[topic])

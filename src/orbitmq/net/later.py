@@ -1,4 +1,4 @@
-"""An answer that comes later: after a sync, a slave's word, a new message, or a time-out.
+"""An answer that comes later: after a new message, a file that was saved, or a time-out.
 
 In: a handler returns a Later instead of a reply and keeps it; whoever can answer calls `answer`.
 Out: exactly one answer, or none when the connection ends first.
@@ -9,6 +9,7 @@ Rules:
    and the Later is cancelled.
 3. A time-out is a wait for a tick of the clock, with one timer for all: a Later costs no timer, and
    one that is answered in time leaves nothing behind. A time-out is late by at most one tick.
+4. `Deadlines` and `Arrival` serve all that waits for a watermark, whoever waits.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from orbitmq.ensure import ensure
+from orbitmq.errors import StoreError
 from orbitmq.watermark import WAITERS_MAX, Waiter, Watermark
 from orbitmq.wire.command import Command
 
@@ -130,6 +132,30 @@ class Later(Waiter):
         self._on_cancel = None
 
 
+class Arrival(Waiter):
+    """A wait of a coroutine: await its `future`, which raises why the number did not come."""
+
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def reached(self) -> None:
+        """Go on."""
+        if not self.future.done():  # else nobody waits any more
+            self.future.set_result(None)
+
+    def failed(self, error: StoreError) -> None:
+        """Raise the error where the number is waited for."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+    def late(self) -> None:
+        """Raise that too many wait."""
+        self.failed(StoreError("too many wait for the same"))
+
+
 class Deadlines(Watermark):
     """Ends what waits when its time is over: a watermark of ticks, moved by one timer."""
 
@@ -147,6 +173,11 @@ class Deadlines(Watermark):
         self.wait(tick, waiter)
         if self._timer is None or tick < self._timer_tick:
             self._arm()
+
+    def wait_for(self, mark: Watermark, number: int, waiter: Waiter, timeout_s: float) -> None:
+        """Have `waiter` ended when a watermark has come so far, or else as late."""
+        if mark.wait(number, waiter):
+            self.add(waiter, timeout_s)
 
     def close(self) -> None:
         """Stop the timer."""

@@ -79,7 +79,7 @@ class Store:
         self.durable = Watermark(tail.end_offset)
         """The end of what is surely on the disk."""
         if options.is_sync_flush:
-            self._publisher.required.append(self.durable)
+            self.require(self.durable)
         self._refusals = Refusals(tail, options)
         self._files = outside.files
         self._raw = RawFollower(tail, self.queue, options.delays_ms)
@@ -138,10 +138,22 @@ class Store:
         """The end of what is surely on the disk."""
         return self.durable.number
 
+    def require(self, mark: Watermark) -> None:
+        """Let nothing be seen, nor acknowledged, that this mark has not passed, too.
+
+        Nobody else compares settings: whoever promises something waits for `tail.visible`.
+        """
+        self._publisher.required.append(mark)
+
     @property
     def is_sync_flush(self) -> bool:
         """Whether what is written may be seen, and answered, only when it is on the disk."""
         return self.durable in self._publisher.required
+
+    def wake(self) -> None:
+        """Tell those whose wait for one of the marks is over; call it between turns and jobs."""
+        self.durable.wake()
+        self.tail.visible.wake()
 
     @property
     def message_count(self) -> int:
