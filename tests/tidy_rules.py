@@ -29,7 +29,8 @@ ALLOWED_PLACES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("socket", "ssl", "select", "selectors", "socketserver"), WORLD),
     **dict.fromkeys(("fcntl", "mmap", "shutil", "tempfile", "glob"), WORLD),
     **dict.fromkeys(("subprocess", "multiprocessing", "threading"), WORLD),
-    "concurrent": (*WORLD, "blocking/", "spark/"),  # there for the type of its futures only
+    # there for the type of its futures only
+    "concurrent": (*WORLD, "blocking/", "spark/", "client/producer.py", "client/sending.py"),
     "signal": ("world/", "cli/"),
     # the event loop: the layers that wait
     "asyncio": (

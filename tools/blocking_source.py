@@ -46,9 +46,21 @@ LEFT_OUT = {
         "Producer",
         "topics",
     ): "its instance asks it which routes it needs; programs know what they send to",
+    ("Producer", "submit_from_thread"): "it is what the synchronous submit calls",
 }
 """By class and name, what the synchronous twin does without, and why. `start` and `close` are the
 facade's own."""
+
+WITHOUT_WAITING = {
+    ("Producer", "submit"): "return self._begun().submit_from_thread({passed})",
+    (
+        "Producer",
+        "room",
+    ): "if not self._begun().has_room:\n            self._wait(self._twin.room())",
+    ("Producer", "has_room"): "return self._begun().has_room",
+}
+"""By class and name, the bodies of those that programs call for each message: no round trip between
+the threads. What they call may be called in any thread."""
 
 HEAD = '''"""`{name}` for programs without an event loop.
 
@@ -63,6 +75,10 @@ _WORDS = (
     (re.compile(r"\bawait "), ""),
     (re.compile(r"\borbitmq\.aio\b"), "orbitmq"),
     (re.compile(r"(>>>|\.\.\.) async def\b"), r"\1 def"),
+    (
+        re.compile(r"\bA producer belongs to the event loop that started it\."),
+        "Threads may share a producer.",
+    ),
     (re.compile(r"\basyncio\.Event\(\)"), "threading.Event()"),
 )
 
@@ -127,7 +143,7 @@ class ClassBody:
             yield "    @property"
             yield f"    def {name}(self) -> {result}:"
             yield from _docstring(_doc(member), 8)
-            yield f"        return self._there(lambda: self._twin.{name})"
+            yield f"        {self._body(name, f'return self._there(lambda: self._twin.{name})')}"
             return
         function = _function(member)
         node = self._parsed(function)
@@ -166,20 +182,22 @@ class ClassBody:
         passed = _passed(node.args)
         call = f"self._twin.{name}({passed})"
         later = f"lambda: {call}" if passed else f"self._twin.{name}"
-        result = self._text(node.returns)
-        future = re.fullmatch(r"asyncio\.Future\[(.*)\]", result)
+        result = self._text(node.returns).replace("asyncio.Future", "Future")
         each = re.fullmatch(r"AsyncIterator\[(.*)\]", result)
         if isinstance(node, ast.AsyncFunctionDef):
             wait = f"self._wait({call})"
-        elif future is not None:
-            result, wait = f"Future[{future.group(1)}]", f"self._future({later})"
         elif each is not None:
             result, wait = f"Iterator[{each.group(1)}]", f"self._each({later})"
         else:
             wait = f"self._there({later})"
         yield f"    def {name}({self._arguments(node)}) -> {result}:"
         yield from _docstring(_doc(function), 8)
-        yield f"        {'' if result == 'None' else 'return '}{wait}"
+        body = f"{'' if result == 'None' else 'return '}{wait}"
+        yield f"        {self._body(name, body, passed)}"
+
+    def _body(self, name: str, body: str, passed: str = "") -> str:
+        special = WITHOUT_WAITING.get((self._kind.__name__, name))
+        return body if special is None else special.format(passed=passed)
 
     def _parsed(self, function: FunctionType) -> "_Function":
         node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]

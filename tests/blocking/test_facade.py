@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import re
 import socket
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 import orbitmq
 from orbitmq import Admin, ConsumeFromWhere, Message, Producer, PullConsumer, PushConsumer, aio
 from orbitmq.blocking.facade import Facade
-from orbitmq.errors import ClientStateError, LimitExceeded, RouteNotFound, SettingError
+from orbitmq.errors import ClientStateError, LimitExceeded, MQError, RouteNotFound, SettingError
 from orbitmq.testing import EmbeddedBroker
 from tests.foreign.judged import System
 from tests.net.running import open_descriptors
@@ -463,3 +464,50 @@ def test_a_second_close_waits_for_the_first(namesrv: str) -> None:
         second.result(LIMIT_S)
     assert ended == ["first"]
     assert _client_threads() == []
+
+
+# --- its texts ---
+
+ASYNCHRONOUS = re.compile(r"\bawait|\basyncio|\basync (with|for)|event loop|coroutine")
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_texts_for_synchronous_users_said_await(name: str) -> None:
+    kind = getattr(orbitmq, name)
+    texts = [kind.__doc__, *(getattr(kind, one).__doc__ for one in _public_names(kind))]
+    assert [text for text in texts if ASYNCHRONOUS.search(text or "")] == []
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_errors_before_the_start_and_after_the_end_said_await(name: str) -> None:
+    client = getattr(orbitmq, name)("127.0.0.1:1", **({"group": "g"} if name != "Admin" else {}))
+    for state in ("start", "closed|make a"):
+        names = sorted(_public_names(type(client)))  # so that nothing is subscribed before assign
+        told = [text for one in names if (text := _refusal(client, one))]
+        assert len(told) > 3
+        assert [text for text in told if ASYNCHRONOUS.search(text)] == []
+        assert [text for text in told if not re.search(state, text)] == []
+        client.close()
+
+
+def _refusal(client: object, name: str) -> str:
+    """What a client says to a call in a wrong state, if that is what it minds."""
+    if name in ("start", "close"):
+        return ""
+    try:
+        found = getattr(client, name)
+        if callable(found):
+            found(*_some_arguments(getattr(type(client), name)))
+    except ClientStateError as error:
+        return str(error)
+    except (MQError, ValueError, TypeError, AttributeError):
+        pass
+    return ""
+
+
+def _some_arguments(method: object) -> list[object]:
+    """A topic's name for each argument that must be there; most methods look at no more."""
+    if not inspect.isfunction(method):
+        return []
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+    return ["T" for one in parameters if one.default is one.empty and one.kind != one.KEYWORD_ONLY]

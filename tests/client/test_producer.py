@@ -378,7 +378,7 @@ def test_a_producer_works_between_start_and_close_only(
     async def main() -> None:
         before = open_descriptors()
         producer = Producer(system.namesrv, group=fresh_name("PG"))
-        with pytest.raises(ClientStateError, match="start it first"):
+        with pytest.raises(ClientStateError, match="call its start"):
             await producer.send(Message("t", b"x"))
         await producer.close()
         with pytest.raises(ClientStateError, match="closed; make a new one"):

@@ -607,7 +607,7 @@ def test_subscribing_and_assigning_exclude_each_other(system: System, fresh_name
 def test_a_consumer_is_used_between_start_and_close_only(system: System) -> None:
     async def work() -> None:
         consumer = PullConsumer(system.namesrv, "group")
-        with pytest.raises(ClientStateError, match="must be started first"):
+        with pytest.raises(ClientStateError, match="call its start"):
             await consumer.poll()
         await consumer.start()
         with pytest.raises(ClientStateError, match="was started before"):

@@ -462,7 +462,7 @@ def test_misuse_is_told_with_what_to_do(system: System, fresh_name: FreshName) -
         with pytest.raises(SettingError, match="did you mean consume_threads"):
             PushConsumer(system.namesrv, group, **mistaken)
         consumer = PushConsumer(system.namesrv, group, Inbox(), instance_name="one")
-        with pytest.raises(ClientStateError, match="start it first"):
+        with pytest.raises(ClientStateError, match="call its start"):
             consumer.queues()
         closed = PushConsumer(system.namesrv, group, Inbox())
         await closed.close()

@@ -12,10 +12,9 @@ Rules:
 5. Whoever closes while another thread does waits for the same end. An exception that is under way
    in the program's thread is under way for the twin's close as well.
 6. What needs no waiting is also done on the loop itself, and after the end.
-7. What gives a future raises at once what its twin raises at once; the future has the rest.
+7. What programs call for each message of thousands (`submit`, `room`) waits for no other thread.
 """
 
-import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -128,6 +127,11 @@ class Facade(Generic[C]):
             )
         return self._thread
 
+    def _begun(self) -> C:
+        """Return the twin, for what may be called on it in any thread (rule 7)."""
+        self._running()
+        return self._twin
+
     def _begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
         """Have a coroutine run in the background."""
         try:
@@ -166,11 +170,6 @@ class Facade(Generic[C]):
                 raise
             yield item
 
-    def _future(self, ask: Callable[[], "asyncio.Future[T]"]) -> "Future[T]":
-        """Return the outcome of an asyncio future as one that any thread can wait for (rule 7)."""
-        self._running()
-        return self._begin(_settled(self._there(ask)))
-
 
 def _result(future: "Future[T]") -> T:
     try:
@@ -188,10 +187,6 @@ async def _amid(error: BaseException, end: Callable[[], Coroutine[Any, Any, None
     except BaseException:
         error.__traceback__ = trace
         await end()
-
-
-async def _settled(future: "asyncio.Future[T]") -> T:
-    return await future
 
 
 async def _next(source: AsyncIterator[T]) -> T:

@@ -29,7 +29,7 @@ class Producer(Facade[aio.Producer]):
     Without `namesrv` the environment's NAMESRV_ADDR counts. All other keyword arguments are in
     ProducerOptions; ProducerSettings says what they mean.
 
-    A producer belongs to the event loop that started it.
+    Threads may share a producer.
     """
 
     def __init__(
@@ -97,10 +97,8 @@ class Producer(Facade[aio.Producer]):
         ...     futures.append(producer.submit(Message("orders", order)))
         >>> results = [future.result() for future in futures]
         """
-        return self._future(
-            lambda: self._twin.submit(
-                message, timeout=timeout, queue=queue, selector=selector, key=key
-            )
+        return self._begun().submit_from_thread(
+            message, timeout=timeout, queue=queue, selector=selector, key=key
         )
 
     def send_oneway(
@@ -150,9 +148,15 @@ class Producer(Facade[aio.Producer]):
         """
         return self._wait(self._twin.publish_queues(topic))
 
+    @property
+    def has_room(self) -> bool:
+        """Whether `submit` would take a message now; see `room`."""
+        return self._begun().has_room
+
     def room(self) -> None:
         """Return when `submit` will take a message: at once unless too much is in flight."""
-        self._wait(self._twin.room())
+        if not self._begun().has_room:
+            self._wait(self._twin.room())
 
     def flush(self) -> None:
         """Return when everything that was sent so far is answered or has failed."""

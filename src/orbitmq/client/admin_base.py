@@ -121,7 +121,11 @@ class AdminBase:
     @property
     def _instance(self) -> Instance:
         if self._joined is None:
-            advice = "await start() first" if self._state == "fresh" else "make another one"
+            advice = (
+                "call its start() first, or use it in a with block"
+                if self._state == "fresh"
+                else "make another one"
+            )
             raise ClientStateError(f"this Admin is not running; {advice}")
         return self._joined
 

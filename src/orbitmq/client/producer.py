@@ -16,6 +16,7 @@ Rules:
 
 import asyncio
 from collections.abc import Collection, Sequence
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -217,7 +218,30 @@ class Producer:
         if queue is not None or selector is not None or key is not None or message.sharding_key:
             _fix_queue(sending, queue, selector, key)
         sender.launch(sending)
-        return sending.future
+        future: asyncio.Future[SendResult] = sending.future
+        return future
+
+    def submit_from_thread(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        key: str | int | None = None,
+    ) -> Future[SendResult]:
+        """Do what `submit` does, in any thread but the loop's; its future is one for threads.
+
+        The message is prepared in the calling thread and handed to the loop without waiting for it.
+        The future can be cancelled until the loop has taken the message.
+        """
+        sender, future = self._running(), Future[SendResult]()
+        timeout = self.settings.send_timeout_s if timeout is None else timeout
+        sending = self._prepare(sender, message, SendMode.SUBMIT, timeout, future)
+        if queue is not None or selector is not None or key is not None or message.sharding_key:
+            _fix_queue(sending, queue, selector, key)
+        sender.handover.take(sending)
+        return future
 
     async def send_oneway(
         self,
@@ -300,6 +324,11 @@ class Producer:
             await sender.find_route(publication)
         return list(publication.queues)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether `submit` would take a message now; see `room`."""
+        return self._running().has_room
+
     async def room(self) -> None:
         """Return when `submit` will take a message: at once unless too much is in flight."""
         await self._running().wait_room()
@@ -322,13 +351,13 @@ class Producer:
 
     def topics(self) -> Collection[str]:
         """Return the topics that were sent to, with their namespace."""
-        return [publication.topic for publication in self._publications.values()]
+        return [publication.topic for publication in list(self._publications.values())]
 
     # --- from a message to a Sending ---
 
     def _running(self) -> Sender:
         if self._instance is None or self._sender is None:
-            advice = "start it first: `await producer.start()` or `async with`"
+            advice = "call its start() first, or use it in a with block"
             if self._is_closed:
                 advice = "it was closed; make a new one"
             raise ClientStateError(f"the producer of group {self._group} does not run: {advice}")
@@ -345,7 +374,12 @@ class Producer:
         return timeout_s - (sender.loop.time() - began_s)
 
     def _prepare(
-        self, sender: Sender, message: Message, mode: SendMode, timeout_s: float
+        self,
+        sender: Sender,
+        message: Message,
+        mode: SendMode,
+        timeout_s: float,
+        future: Future[SendResult] | None = None,
     ) -> Sending:
         publication = self._publications.get(message.topic)
         if publication is None:
@@ -354,7 +388,7 @@ class Producer:
         if type(body) is not bytes or not 0 < len(body) <= settings.message_bytes_max:
             check_body(body, settings.message_bytes_max)
         template = publication.oneway if mode is SendMode.ONEWAY else publication.single
-        sending = _kind(sender)(sender, publication, template, mode)
+        sending = _kind(sender)(sender, publication, template, mode, future)
         now_ms = sender.clock.wall_ms()
         unique_id = sending.message_id = self._ids.next_id(now_ms)
         sending.properties = properties_text(message, unique_id, publication.properties_end)
@@ -413,8 +447,8 @@ class Producer:
         """Return what is kept of a topic; raises LocalProtocolError when it is no topic's name."""
         publication = self._publications.get(topic)
         if publication is None:
-            publication = self._new_publication(self._running(), topic)
-            self._publications[topic] = publication
+            made = self._new_publication(self._running(), topic)
+            publication = self._publications.setdefault(topic, made)
         return publication
 
     def _new_publication(self, sender: Sender, topic: str) -> Publication:
@@ -433,7 +467,7 @@ class Producer:
         route = instance.routes.known(topic) if instance is not None else None
         if route is None:
             return
-        for publication in self._publications.values():
+        for publication in list(self._publications.values()):
             if publication.topic == topic:
                 publication.take_route(route, uses_vip_channel=self.settings.use_vip_channel)
 

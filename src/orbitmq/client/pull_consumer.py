@@ -167,10 +167,10 @@ class PullConsumer:
 
     def _running(self) -> PullMember:
         if self._member is None:
-            state = "is closed; make a new one" if self._is_closed else "must be started first"
-            raise ClientStateError(
-                f"the pull consumer of group {self.group} {state} (async with, or await start())"
-            )
+            state = "is not started: call its start() first, or use it in a with block"
+            if self._is_closed:
+                state = "is closed; make a new one"
+            raise ClientStateError(f"the pull consumer of group {self.group} {state}")
         return self._member
 
     # --- which messages ---

@@ -253,7 +253,7 @@ class PushConsumer:
 
     def _started(self) -> RunningPush:
         if self._running is None:
-            advice = "start it first (await consumer.start(), or async with consumer)"
+            advice = "call its start() first, or use it in a with block"
             if self._state == CLOSED:
                 advice = "make another one"
             raise ClientStateError(f"this consumer is {self._state}; {advice}")

@@ -21,6 +21,7 @@ import asyncio
 import logging
 from collections import deque
 
+from orbitmq.client.handover import Handover
 from orbitmq.client.instance import Instance
 from orbitmq.client.producer_settings import ProducerSettings
 from orbitmq.client.publication import Publication
@@ -92,6 +93,8 @@ class Sender:
         self._pausing: dict[Sending, asyncio.TimerHandle] = {}
         self._wanting: deque[asyncio.Future[None]] = deque()
         self._idle = asyncio.Event()
+        self.handover = Handover(self)
+        """What other threads send, until the loop takes it."""
         self._asked_again_s: dict[str, float] = {}
         self._is_closed = False
 
@@ -100,10 +103,10 @@ class Sender:
     @property
     def has_room(self) -> bool:
         """Whether one more may be in flight."""
-        settings = self._settings
+        settings, handover = self._settings, self.handover
         return (
-            self.count < settings.sends_in_flight_max
-            and self.size_bytes < settings.bytes_in_flight_max
+            self.count + handover.count < settings.sends_in_flight_max
+            and self.size_bytes + handover.size_bytes < settings.bytes_in_flight_max
         )
 
     async def wait_room(self) -> None:
@@ -125,27 +128,31 @@ class Sender:
 
     async def wait_idle(self) -> None:
         """Return when nothing is in flight."""
-        while self.count:
+        self.handover.launch()
+        while self.count or self.handover.count:
             self._idle.clear()
             await self._idle.wait()
 
     def refuse_more(self) -> None:
         """Raise LimitExceeded for a `submit` that finds no room."""
         settings = self._settings
+        count = self.count + self.handover.count
+        size_bytes = self.size_bytes + self.handover.size_bytes
         raise LimitExceeded(
-            f"{self.count} sends with {self.size_bytes} bytes are in flight, limits "
+            f"{count} sends with {size_bytes} bytes are in flight, limits "
             f"{settings.sends_in_flight_max} (sends_in_flight_max) and "
-            f"{settings.bytes_in_flight_max} (bytes_in_flight_max): await the futures of earlier "
-            "ones, or `await producer.room()` before each submit",
+            f"{settings.bytes_in_flight_max} (bytes_in_flight_max): wait for the futures of "
+            "earlier ones, or for `producer.room()` before each submit",
             *(
                 (settings.sends_in_flight_max, "sends_in_flight_max")
-                if self.count >= settings.sends_in_flight_max
+                if count >= settings.sends_in_flight_max
                 else (settings.bytes_in_flight_max, "bytes_in_flight_max")
             ),
         )
 
     async def close(self) -> None:
         """Wait for what is in flight, within the limit; then refuse what still waits."""
+        self.handover.close()
         try:
             async with asyncio.timeout(self._settings.close_timeout_s):
                 await self.wait_idle()
@@ -227,7 +234,7 @@ class Sender:
             sending.queue = chooser(sending.publication.queues, sending.messages[0])
             sending.chooser = None
         except Exception as error:  # a program's own code
-            self._release(sending)
+            self.release(sending)
             _give(sending, error)
             return False
         return True
@@ -332,7 +339,7 @@ class Sender:
     def spoiled(self, sending: Sending, error: Exception) -> None:
         """Take what an RPC hook raised at an answer: that is what the program gets."""
         self._run_after(sending, None, error)
-        self._release(sending)
+        self.release(sending)
         _give(sending, error)
 
     def not_sent(self, sending: Sending, error: Exception | None) -> None:
@@ -347,7 +354,7 @@ class Sender:
         if error is None:
             topic = sending.publication.public_topic
             error = ConnectFailed(f"no route for topic {topic} within {sending.timeout_s:g} s")
-        self._release(sending)
+        self.release(sending)
         _give(sending, _outcome(sending) if sending.attempts else error)
 
     # --- the end of an attempt, and of all ---
@@ -370,7 +377,7 @@ class Sender:
         self._end(sending)
 
     def _end(self, sending: Sending) -> None:
-        self._release(sending)
+        self.release(sending)
         _give(sending, _outcome(sending))
 
     def _pause_s(self, sending: Sending, error: Exception) -> float:
@@ -404,12 +411,13 @@ class Sender:
     def _settle(self, sending: Sending, result: SendResult | None) -> None:
         if sending.context is not None:
             self._run_after(sending, result, None)
-        self._release(sending)
+        self.release(sending)
         future = sending.future
         if not future.done():
             future.set_result(result)
 
-    def _release(self, sending: Sending) -> None:
+    def release(self, sending: Sending) -> None:
+        """Count a Sending no longer: it is settled, or nobody wants it."""
         self.count -= 1
         self.size_bytes -= len(sending.body)
         if self._wanting:

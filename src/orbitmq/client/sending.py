@@ -11,8 +11,8 @@ Rules:
 3. With RPC hooks every request and answer is a Command, since hooks may look at it and add fields.
 """
 
-import asyncio
 import struct
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -79,13 +79,18 @@ class Sending:
     result: SendResult | None
 
     def __init__(
-        self, sender: "Sender", publication: Publication, template: Template, mode: SendMode
+        self,
+        sender: "Sender",
+        publication: Publication,
+        template: Template,
+        mode: SendMode,
+        future: Future[Any] | None = None,
     ) -> None:
         self.sender = sender
         self.publication = publication
         self.template = template
         self.mode = mode
-        self.future: asyncio.Future[Any] = sender.loop.create_future()
+        self.future: Any = future if future is not None else sender.loop.create_future()
         self.is_fixed = self.has_looked_again = False
         self.sys_flag = 0
         self.context = self.attempts = self.result = self.chooser = None
