@@ -107,13 +107,11 @@ READINGS: Mapping[Reading, Mapping[ReadingEvent, Reading]] = {
     },
     Reading.HALTED: {
         ReadingEvent.POLLED: Reading.HALTED,
-        ReadingEvent.HALT: Reading.HALTED,
         ReadingEvent.RESUME: Reading.RESUMING,
         ReadingEvent.STOP: Reading.STOPPED,
     },
     Reading.RESUMING: {
         ReadingEvent.POLLED: Reading.RESUMING,
-        ReadingEvent.HALT: Reading.RESUMING,
         ReadingEvent.GO_ON: Reading.READING,
         ReadingEvent.BLOCKED: Reading.HALTED,
         ReadingEvent.STOP: Reading.STOPPED,
