@@ -13,9 +13,10 @@ from pathlib import Path
 from orbitmq.broker.broker import Broker
 from orbitmq.broker.context import Context
 from orbitmq.broker.delays import Delays
-from orbitmq.broker.puts import NewMessage, Placed, delayed, put
+from orbitmq.broker.puts import NewMessage, Placed, admitted, delayed, put
 from orbitmq.broker.store_options import store_options
 from orbitmq.config import BrokerSettings
+from orbitmq.core import Way
 from orbitmq.metrics import Registry
 from orbitmq.net.turn import Turn
 from orbitmq.store.opening import Outside
@@ -43,6 +44,11 @@ LIMIT_S = 10.0
 BORN_HOST = pack_host(Host("10.0.0.9", 1234))
 
 
+def own_of(properties: str) -> bytes:
+    """Return properties as a message that the broker stores has them."""
+    return admitted(properties.encode(), Way.AGAIN).own
+
+
 class Site:
     """A broker that only delivers."""
 
@@ -64,7 +70,7 @@ class Site:
             topic=str(changes.get("topic", "T")),
             queue_id=int(changes.get("queue_id", 0)),
             body=name.encode(),
-            properties=str(changes.get("properties", f"UNIQ_KEY\x01{name}\x02TAGS\x01TagA")),
+            own=own_of(str(changes.get("properties", f"UNIQ_KEY\x01{name}\x02TAGS\x01TagA"))),
             flag=3,
             born_ms=7,
             born_host=BORN_HOST,
@@ -80,7 +86,7 @@ class Site:
                 topic="P",
                 queue_id=0,
                 body=name.encode(),
-                properties=f"UNIQ_KEY\x01{name}",
+                own=own_of(f"UNIQ_KEY\x01{name}"),
                 born_ms=7,
                 born_host=BORN_HOST,
                 tags_code=0,
@@ -95,7 +101,7 @@ class Site:
                 topic=record.topic,
                 queue_id=record.queue_id,
                 body=record.body,
-                properties=record.properties.decode() + add,
+                own=own_of(record.properties.decode() + add),
                 born_ms=8,
                 born_host=BORN_HOST,
                 tags_code=0,

@@ -20,10 +20,10 @@ from tests.broker.delaying import BORN_HOST, ROOT, SCHEDULE_TOPIC, Site, site
 from tests.store.driven import HandClock
 from tests.world.memory_files import MemoryFiles
 
-CLUSTER = "CLUSTER\x01DefaultCluster"
+CLUSTER = b"CLUSTER\x01DefaultCluster"
 ID = b"UNIQ_KEY\x017F00000100002A139A550001E2400001\x02"
 PLACE = b"DELAY\x011\x02REAL_TOPIC\x01T\x02REAL_QID\x012\x02"
-END = CLUSTER.encode()
+END = CLUSTER
 
 SHORT = {
     "the id first": ID + b"TAGS\x01TagA\x02" + PLACE + END,

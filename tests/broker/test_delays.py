@@ -16,7 +16,7 @@ from orbitmq.wire.properties import parse_properties
 from orbitmq.wire.record import Record, scan_records
 from orbitmq.world.net import run
 from tests.behaviour.requests import pull_request, send_request
-from tests.broker.delaying import BORN_HOST, ROOT, SCHEDULE_TOPIC, site
+from tests.broker.delaying import BORN_HOST, ROOT, SCHEDULE_TOPIC, own_of, site
 from tests.broker.running import Running, running
 from tests.stalls import StallWatch
 from tests.store.driven import HandClock
@@ -227,7 +227,7 @@ def test_a_message_that_names_no_place_of_its_own_is_passed_over(properties: str
                     topic=SCHEDULE_TOPIC,
                     queue_id=0,
                     body=b"strange",
-                    properties=f"DELAY\x011\x02{properties}",
+                    own=own_of(f"DELAY\x011\x02{properties}"),
                     born_ms=7,
                     born_host=BORN_HOST,
                     tags_code=0,

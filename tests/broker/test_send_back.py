@@ -150,7 +150,7 @@ def test_what_is_given_back_is_counted_by_its_first_topic(
             topic="%RETRY%G",
             queue_id=0,
             body=b"again",
-            properties="RETRY_TOPIC\x01First",
+            own=b"RETRY_TOPIC\x01First\x02",
             born_ms=1,
             born_host=pack_host(Host("127.0.0.1", 1)),
             tags_code=0,

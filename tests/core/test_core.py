@@ -10,8 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orbitmq.core import CoreState, Origin, PullStatus, ReadResult, Subscription, checksum
-from orbitmq.core.state import BULK_COUNT_MAX
+from orbitmq.core import (
+    Admitted,
+    CoreState,
+    Origin,
+    PullStatus,
+    ReadResult,
+    Subscription,
+    admit,
+    checksum,
+)
+from orbitmq.core.state import BULK_COUNT_MAX, ENTRY
 from orbitmq.errors import SettingError
 from orbitmq.wire.command import Command, decode_command, encode_command
 from orbitmq.wire.frame import BINARY, FrameDecoder
@@ -145,11 +154,7 @@ UNKNOWN_FRAMES = {
     "half message": send_frame(i="TRAN_MSG\x01true\x02"),
     "timer": send_frame(i="TIMER_DELAY_SEC\x013\x02"),
     "reserved for the broker": send_frame(i="INNER_MULTI_DISPATCH\x01x\x02"),
-    "brings a cluster name": send_frame(i="CLUSTER\x01c\x02"),
-    "a name that ends in TAGS": send_frame(i="MYTAGS\x01c\x02"),
     "batch": send_frame(m="true"),
-    "an empty second tag": send_frame(i="TAGS\x01A\x02TAGS\x01\x02"),
-    "a very long tag": send_frame(i="TAGS\x01" + "a" * 300),
     "a header above the limit": send_frame(x="y" * 300_000),
     "a send without its group": without(send_frame(), "a"),
     "a pull without its time": without(pull_frame(0), "suspendTimeoutMillis"),
@@ -185,6 +190,30 @@ def test_the_first_unknown_frame_is_handed_back_and_nothing_behind_it_is_touched
     bodies = [record.body for record in scan_records(publish(state))]
     assert bodies == [b"hello", b"before"]
     assert len(answers_of(result)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CLUSTER\x01c\x02",
+        "MYTAGS\x01c\x02",
+        "TAGS\x01A\x02TAGS\x01\x02",
+        "TAGS\x01" + "a" * 300,
+        "\x02\x02A\x01\u00e4\x02\x02WAIT\x01true",
+        "DELAY\x010",
+    ],
+)
+def test_what_the_core_stores_of_properties_is_what_is_admitted(
+    core: ModuleType, text: str
+) -> None:
+    admitted = admit(text.encode())
+    assert isinstance(admitted, Admitted)
+    state = new_state()
+    assert read(core, state, send_frame(i=text)).unknown is None
+    entries = state.topics["T"].queues[0].entries
+    assert ENTRY.unpack(entries)[2] == admitted.tags_code
+    (record,) = scan_records(publish(state))
+    assert record.properties == admitted.own + b"CLUSTER\x01DefaultCluster"
 
 
 def test_bytes_that_are_no_frame_are_left_to_the_decoder(core: ModuleType) -> None:

@@ -17,9 +17,8 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from orbitmq.core import Stamp, append
+from orbitmq.core import Stamp, append, tag_code_in
 from orbitmq.core.state import ENTRY
-from orbitmq.store.follow import properties_code
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.store import Store
 from orbitmq.wire.record import FIELDS, Record
@@ -134,7 +133,7 @@ def _stage(store: Store, number: int) -> None:
     sent = _sent(number)
     store.tail.store_ms = START_MS + 700 * number
     properties = sent.properties.encode()
-    code = properties_code(properties)
+    code = tag_code_in(properties)
     if sent.topic == SCHEDULE_TOPIC:
         code = store.tail.store_ms + 10_000
     stamp = Stamp(7, sent.sys_flag, START_MS - 3, 0, 0, code)

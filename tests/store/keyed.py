@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
 
-from orbitmq.store.index_keys import Keyed, message_keys
+from orbitmq.core.record_keys import keys_in
+from orbitmq.store.index_keys import Keyed
 from orbitmq.store.key_index import IndexJob, KeyIndex
 from orbitmq.wire.java import index_hash
 from orbitmq.wire.properties import encode_properties
@@ -80,7 +81,7 @@ class Model:
 
     def add(self, messages: Iterable[Keyed]) -> None:
         for topic, log_offset, _, properties in messages:
-            for key in message_keys(properties):
+            for key in keys_in(properties).filed:
                 self.keys.add((topic, key))
                 found = self.offsets.setdefault(index_hash(f"{topic}#{key}"), [])
                 if found[-1:] != [log_offset]:

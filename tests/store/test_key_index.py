@@ -13,9 +13,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from orbitmq.core.record_keys import keys_in
 from orbitmq.errors import DiskFull, ReadFailed, SyncFailed
 from orbitmq.store.index_file import EMPTY, IndexFile
-from orbitmq.store.index_keys import REMEMBERED_MAX, KeyHasher, Rows, message_keys
+from orbitmq.store.index_keys import REMEMBERED_MAX, KeyHasher, Rows
 from orbitmq.store.index_shape import ENTRY, HEADER, Header, Shape
 from orbitmq.store.key_index import NOTHING, PENDING_MAX, KeyIndex, find_waiting
 from orbitmq.wire.java import index_hash, string_hash
@@ -119,7 +120,7 @@ def test_a_half_filed_last_message_is_completed_without_doubling(missing: int) -
     name, data = list(recorded.items())[-1]
     header = Header(*HEADER.unpack_from(data))
     last = [e for e in golden_messages() if e[1] == header.end_offset]
-    assert len(message_keys(last[0][3])) == 3
+    assert len(keys_in(last[0][3]).filed) == 3
     # Its last keys are taken out again: the slots name what they named before.
     torn = bytearray(data)
     used_slots = header.used_slots
@@ -183,7 +184,7 @@ def test_entries_of_a_slot_are_linked_newest_to_oldest(
 
 def test_the_unique_id_is_filed_before_the_words_of_keys() -> None:
     properties = encode_properties({"KEYS": "b  a b", "UNIQ_KEY": "u"})
-    assert message_keys(properties) == ["u", "b", "a", "b"]
+    assert keys_in(properties).filed == ["u", "b", "a", "b"]
 
 
 def test_ages_are_counted_in_seconds_from_the_first_entry_and_never_below_zero() -> None:
@@ -212,7 +213,7 @@ _BYTES = st.lists(
 def test_searching_properties_finds_the_keys_that_parsing_finds(properties: bytes) -> None:
     parsed = parse_properties(properties)
     unique = [parsed["UNIQ_KEY"]] if "UNIQ_KEY" in parsed else []
-    assert message_keys(properties) == unique + split_keys(parsed.get("KEYS", ""))
+    assert keys_in(properties).filed == unique + split_keys(parsed.get("KEYS", ""))
 
 
 _UNIQ = st.text(st.sampled_from("0123456789ABCDEF"), min_size=32, max_size=32)
@@ -225,7 +226,7 @@ def test_hashes_are_those_of_topic_and_key(named: list[tuple[str, str]]) -> None
     hasher = KeyHasher()
     for topic, key in named:
         raw = b"UNIQ_KEY\x01" + key.encode() + b"\x02WAIT\x01true"
-        keys = message_keys(raw)
+        keys = keys_in(raw).filed
         expected = [(index_hash(f"{topic}#{one}"), 7, FIRST_MS) for one in keys]
         assert hasher.rows([(topic, 7, FIRST_MS, raw)]).each() == expected
 
@@ -277,7 +278,7 @@ def test_a_batch_gives_the_rows_of_its_messages_in_their_order(
     expected = [
         (index_hash(f"{topic}#{key}"), log_offset, store_ms)
         for topic, log_offset, store_ms, raw in messages
-        for key in ([_ID.decode()] if raw == _ID else message_keys(raw))
+        for key in ([_ID.decode()] if raw == _ID else keys_in(raw).filed)
     ]
     assert KeyHasher().rows(messages).each() == expected
 
@@ -306,7 +307,7 @@ def test_messages_with_an_id_and_one_word_each_have_the_rows_of_any_other(
     expected = [
         (index_hash(f"{topic}#{key}"), log_offset, store_ms)
         for topic, log_offset, store_ms, raw in messages
-        for key in message_keys(raw)
+        for key in keys_in(raw).filed
     ]
     assert KeyHasher().rows(messages).each() == expected
 
@@ -343,7 +344,7 @@ def test_odd_messages_among_many_that_are_alike_have_the_rows_of_any_other(
     expected = [
         (index_hash(f"{topic}#{key}"), log_offset, store_ms)
         for topic, log_offset, store_ms, raw in messages
-        for key in message_keys(raw)
+        for key in keys_in(raw).filed
     ]
     assert KeyHasher().rows(messages).each() == expected
 

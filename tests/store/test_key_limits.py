@@ -6,7 +6,8 @@ timed.
 
 from pathlib import Path
 
-from orbitmq.store.index_keys import WORDS_MAX, KeyHasher, affordable, message_keys
+from orbitmq.core.record_keys import WORDS_MAX, keys_in
+from orbitmq.store.index_keys import KeyHasher, affordable
 from orbitmq.store.index_shape import ENTRY
 from orbitmq.store.key_index import SLICE_COST
 from orbitmq.store.options import StoreOptions
@@ -86,7 +87,7 @@ def test_both_ways_of_reading_properties_leave_out_the_same_keys() -> None:
         b"UNIQ_KEY\x01" + b"A" * 32 + b"\x02" + MANY_WORDS,
         b"x\x01KEYS\x02" + MANY_WORDS,
     ):
-        keys = message_keys(properties)
+        keys = keys_in(properties).filed
         assert len(keys) == WORDS_MAX + (b"UNIQ" in properties)
         hasher = KeyHasher()
         assert hasher.rows([("T", 0, 1, properties)]).row_count == len(keys)

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from orbitmq.core import Stamp, Walked, append
+from orbitmq.core.record_keys import keys_in
 from orbitmq.store.follow import entry_code
-from orbitmq.store.index_keys import message_keys
 from orbitmq.store.options import DELAYS_MS
 from orbitmq.store.store import Store
 from orbitmq.wire.expression import tag_code
@@ -41,7 +41,7 @@ def test_all_that_is_known_of_a_record_is_read(tmp_path: Path) -> None:
     _, record = read_from(store, 0)
     assert record == Walked(start, size, "Orders", 3, 0, 1, 1_700_000_000_123, PROPERTIES)
     assert entry_code(record, DELAYS_MS) == tag_code("red")
-    assert message_keys(record.properties) == ["U7", "a", "b"]
+    assert keys_in(record.properties).filed == ["U7", "a", "b"]
     store.close()
 
 

@@ -6,20 +6,19 @@ and then `delay_reading.delivered_message` and `puts.put` do it, slowly and for 
 Rules:
 1. Both ways stage the same bytes. The short one is taken only where the long one would change
    nothing of the properties, into a queue that is there, while the store takes messages.
-2. What properties say is judged once: messages of one kind differ in their id alone. So many kinds
-   are remembered, and only short ones; others are judged anew each time.
+2. What properties say is read once: messages of one kind differ in their id alone. So many kinds
+   are remembered, and only short ones; others are read anew each time.
 """
 
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from orbitmq.broker.puts import NewMessage, again, closed, origin_of, without_cluster
+from orbitmq.broker.puts import NewMessage, admitted, again, origin_of
 from orbitmq.broker.queue_follower import FollowedRecord
-from orbitmq.core import append
+from orbitmq.core import Way, append
 from orbitmq.store.store import largest_body
 from orbitmq.wire import properties as names
-from orbitmq.wire.expression import tag_code
 from orbitmq.wire.names import (
     HALF_TOPIC,
     RETRY_TOPIC_LENGTH_MAX,
@@ -27,7 +26,6 @@ from orbitmq.wire.names import (
     TOPIC_LENGTH_MAX,
     topic_fault,
 )
-from orbitmq.wire.properties import parse_properties
 from orbitmq.wire.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
 if TYPE_CHECKING:
@@ -74,7 +72,7 @@ def stage_copy(context: "Context", record: FollowedRecord) -> int | None:
     return log_offset
 
 
-def place_of(properties: bytes, cluster_property: str) -> Place | None:
+def place_of(properties: bytes, cluster_property: bytes) -> Place | None:
     """Where properties say that the message belongs; None unless they can stay as they are."""
     start = properties.find(_ID)
     end = properties.find(_ENTRY_END, start)
@@ -82,23 +80,20 @@ def place_of(properties: bytes, cluster_property: str) -> Place | None:
         return None
     if len(properties) - end + start > KIND_SIZE_MAX or not properties[start:end].isascii():
         return None
-    return _judge(properties[:start], properties[end:], cluster_property)
+    return _place_of_kind(properties[:start], properties[end:], cluster_property)
 
 
 @lru_cache(maxsize=KINDS_MAX)
-def _judge(head: bytes, rest: bytes, cluster_property: str) -> Place | None:
-    """Judge properties by what lies before and behind the id, which changes nothing."""
-    try:
-        text = (head + _ID + rest).decode()
-    except UnicodeDecodeError:
+def _place_of_kind(head: bytes, rest: bytes, cluster_property: bytes) -> Place | None:
+    """Return the place by what lies before and behind the id, which changes nothing."""
+    text = head + _ID + rest
+    copy = admitted(text, Way.AGAIN)
+    if copy.own + cluster_property != text:
         return None
-    if "INNER_" in text or closed(without_cluster(text)) + cluster_property != text:
-        return None
-    properties = parse_properties(text)
-    place = delivered_place(properties)
+    place = delivered_place(copy.values)
     if place is None or place[0] == SCHEDULE_TOPIC or len(place[0]) > TOPIC_LENGTH_MAX:
         return None
-    return Place(*place, tag_code(properties.get(names.TAGS, "")))
+    return Place(*place, copy.tags_code)
 
 
 def delivered_place(properties: Mapping[str, str]) -> tuple[str, int] | None:
@@ -118,7 +113,6 @@ def delivered_place(properties: Mapping[str, str]) -> tuple[str, int] | None:
 
 def delivered_message(record: FollowedRecord) -> NewMessage | None:
     """Return the message that is delivered for a record that waits; None when it names no place."""
-    text = record.properties.decode(errors="replace")
-    properties = parse_properties(text)
-    place = delivered_place(properties)
-    return None if place is None else again(record, *place, text, properties.get(names.TAGS))
+    copy = admitted(record.properties, Way.AGAIN)
+    place = delivered_place(copy.values)
+    return None if place is None else again(record, *place, copy)

@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping
 
 from orbitmq.broker.delay_copies import delivered_message
 from orbitmq.broker.queue_follower import read_records
-from orbitmq.core import Walked
-from orbitmq.store.follow import parse_level
+from orbitmq.core import Walked, parse_level
 from orbitmq.store.log_reader import LogReader
 from orbitmq.store.reading import ColdReader, QueueView
 from orbitmq.wire import properties as names
@@ -64,7 +63,7 @@ def behind_delivered(
             message = delivered_message(record)
             if message is None:
                 continue
-            if _take(copies, _likeness(parse_properties(message.properties))):
+            if _take(copies, _likeness(parse_properties(message.own))):
                 queue_offset = record.queue_offset + 1
             elif record.log_offset >= removed_end(message.topic):
                 return queue_offset

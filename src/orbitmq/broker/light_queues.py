@@ -50,10 +50,9 @@ class LightQueues:
         """Whether a topic or group of this name is a light one here."""
         return self.is_on and is_light(name) and light_fault(name) is None
 
-    def names_of(self, topic: str, properties: dict[str, str]) -> list[str]:
+    def names_of(self, topic: str, value: str) -> list[str]:
         """Return the light queues that a message for `topic` names; raises RequestFailed."""
-        value = properties.get(properties_names.INNER_MULTI_DISPATCH)
-        if value is None or not self.is_dispatched:
+        if not value:
             return []
         names = split_names(value)
         fault = names_fault(names)

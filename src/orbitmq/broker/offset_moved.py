@@ -81,7 +81,7 @@ def _message(context: "Context", event: OffsetMovedEvent) -> NewMessage:
         topic=OFFSET_MOVED_TOPIC,
         queue_id=0,
         body=write_json(event, standard=True),
-        properties=format_properties(properties),
+        own=format_properties(properties, is_closed=True).encode(),
         born_ms=context.clock.wall_ms(),
         born_host=pack_host(context.store_host),
         tags_code=tag_code(group),

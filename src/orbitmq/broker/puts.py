@@ -8,7 +8,7 @@ Rules:
 2. A delayed message waits in queue level - 1 of SCHEDULE_TOPIC_XXXX; its properties say where it
    belongs. A level above the highest is the highest, also in its properties. The code of its queue
    entry is when it is due; `store.follow` has the rule, for rebuilding finds the same code.
-3. The cluster's name is added here and nowhere else: what a message brings of it is left out.
+3. Properties come as `core.admit` gives them; the cluster's name is added when they are staged.
 4. What is stored here was taken from a sender before, or goes to one's topic: maxMessageSize, which
    may have been lowered since, is for senders. Only what no file can hold is refused.
 """
@@ -18,33 +18,29 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from orbitmq.core import Origin, Queue, append
+from orbitmq.core import Admitted, Origin, Queue, Refusal, Way, admit, append, with_entries
 from orbitmq.errors import RequestFailed
-from orbitmq.store.follow import due_code, parse_level
+from orbitmq.store.follow import due_code
 from orbitmq.store.refusals import RefusalKind
 from orbitmq.store.store import largest_body
 from orbitmq.wire import properties as names
 from orbitmq.wire.codes import ResponseCode
-from orbitmq.wire.expression import tag_code
 from orbitmq.wire.host import Host, pack_host
 from orbitmq.wire.names import SCHEDULE_TOPIC, TOPIC_LENGTH_MAX
-from orbitmq.wire.properties import format_properties, parse_properties
 from orbitmq.wire.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
 if TYPE_CHECKING:
     from orbitmq.broker.context import Context
 
-_INNER = "INNER_MULTI_"
-_CLUSTER = names.CLUSTER + names.NAME_END
-
 
 class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to store. `properties` are as stored, but without the cluster's name."""
+    """A message to store."""
 
     topic: str
     queue_id: int
     body: bytes
-    properties: str
+    own: bytes
+    """Its properties: see `Admitted.own`."""
     flag: int = 0
     sys_flag: int = 0
     born_ms: int
@@ -72,6 +68,15 @@ class Stored(Protocol):
     def reconsume_times(self) -> int: ...
 
 
+class StagedSend(NamedTuple):
+    """Where a message or a batch that a client sent was staged."""
+
+    log_offsets: list[int]
+    queue_offset: int
+    """Of the first one."""
+    waits_for_sync: bool
+
+
 class Placed(NamedTuple):
     """Where a message was put."""
 
@@ -80,22 +85,28 @@ class Placed(NamedTuple):
     queue_offset: int
 
 
-def again(
-    record: Stored, topic: str, queue_id: int, properties: str, tag: str | None
-) -> NewMessage:
+def admitted(properties: bytes, way: Way, *, takes_lights: bool = False) -> Admitted:
+    """Return what is stored of properties and what they ask for; raises RequestFailed."""
+    found = admit(properties, way, takes_lights=takes_lights)
+    if isinstance(found, Refusal):
+        raise RequestFailed(found.code, found.remark)
+    return found
+
+
+def again(record: Stored, topic: str, queue_id: int, admitted: Admitted) -> NewMessage:
     """Return the message of a record for another place; it keeps its birth (rule 1)."""
     born_host = record.born_host
     return NewMessage(
         topic=topic,
         queue_id=queue_id,
         body=record.body,
-        properties=_carried(properties),
+        own=admitted.own,
         flag=record.flag,
         sys_flag=record.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6),
         born_ms=record.born_ms,
         born_host=born_host if isinstance(born_host, bytes) else pack_host(born_host),
         reconsume_times=record.reconsume_times,
-        tags_code=tag_code(tag) if tag else 0,
+        tags_code=admitted.tags_code,
     )
 
 
@@ -103,8 +114,7 @@ def put(context: "Context", message: NewMessage) -> Placed:
     """Stage a message. Raises RequestFailed when the store takes nothing or it does not fit."""
     check_store(context, is_own=True)
     _check_topic(message.topic)
-    own = closed(without_cluster(message.properties))
-    properties = (own + context.core.cluster_property).encode()
+    properties = message.own + context.core.cluster_property
     tail = context.core.tail
     check_sizes(message.body, properties, largest_body(tail.file_size))
     tail.advance_clock(context.clock.wall_ms())
@@ -133,16 +143,16 @@ def delayed(context: "Context", message: NewMessage, level: int) -> NewMessage:
     """
     _check_topic(message.topic)
     level = context.delays.clamp(level)
-    properties = parse_properties(without_cluster(message.properties))
-    if parse_level(properties.get(names.DELAY, "")) != level:
-        properties[names.DELAY] = str(level)
-    properties[names.REAL_TOPIC] = message.topic
-    properties[names.REAL_QID] = str(message.queue_id)
+    place = {
+        names.DELAY: str(level),
+        names.REAL_TOPIC: message.topic,
+        names.REAL_QID: str(message.queue_id),
+    }
     return msgspec.structs.replace(
         message,
         topic=SCHEDULE_TOPIC,
         queue_id=level - 1,
-        properties=format_properties(properties),
+        own=with_entries(message.own, place),
     )
 
 
@@ -177,33 +187,6 @@ def check_sizes(body: bytes, stored_properties: bytes, body_size_max: int) -> No
             f"message body of {len(body)} bytes, limit {body_size_max} "
             "(maxMessageSize, and what fits a file of mappedFileSizeCommitLog)",
         )
-
-
-def without_cluster(properties: str) -> str:
-    """Leave out a cluster name that a message brings along."""
-    at = properties.find(_CLUSTER)
-    if at < 0:
-        return properties
-    is_last = properties.find(names.ENTRY_END, at) in (-1, len(properties) - 1)
-    if is_last and (not at or properties[at - 1] == names.ENTRY_END):
-        return properties[:at]  # as it is in every record of ours
-    entries = properties.split(names.ENTRY_END)
-    return names.ENTRY_END.join(entry for entry in entries if not entry.startswith(_CLUSTER))
-
-
-def _carried(properties: str) -> str:
-    """Return the properties that a record's message keeps elsewhere: it is in light queues once."""
-    own = without_cluster(properties)
-    if _INNER not in own:
-        return own
-    entries = own.split(names.ENTRY_END)
-    return names.ENTRY_END.join(entry for entry in entries if not entry.startswith(_INNER))
-
-
-def closed(properties: str) -> str:
-    """Return properties with exactly one separator at their end, or nothing."""
-    own = properties.strip(names.ENTRY_END)
-    return own + names.ENTRY_END if own else ""
 
 
 def _check_topic(topic: str) -> None:

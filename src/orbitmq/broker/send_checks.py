@@ -19,6 +19,7 @@ import msgspec
 from orbitmq.broker.context import Context
 from orbitmq.broker.topic_rules import check_text
 from orbitmq.broker.topics import send_queue_count
+from orbitmq.core import Origin
 from orbitmq.errors import RequestFailed
 from orbitmq.net.connection import Connection
 from orbitmq.wire.bodies_namesrv import (
@@ -50,6 +51,15 @@ class Target(NamedTuple):
 
     config: TopicConfig
     queue_id: int
+
+
+class Arrival(NamedTuple):
+    """A message or a batch that a client sends, and where it comes from and goes to."""
+
+    header: SendMessage
+    body: bytes
+    target: Target
+    origin: Origin
 
 
 def check_send(context: Context, header: SendMessage, connection: Connection) -> Target:

@@ -5,6 +5,8 @@ which reads back what append wrote. Today there is one implementation, `plain`; 
 will be chosen here and pass the same tests.
 """
 
+from orbitmq.core.admit import Admitted, Refusal, Way, admit, parse_level, with_entries
+from orbitmq.core.admit_batch import AdmittedBatch, admit_batch
 from orbitmq.core.plain import (
     ID_END,
     BatchColumns,
@@ -19,9 +21,9 @@ from orbitmq.core.plain import (
     gather,
     handle_one_read,
     leading_ids,
-    stored_properties,
 )
 from orbitmq.core.plain_walk import Walked, is_end_of_file, record_at, walk_records
+from orbitmq.core.record_keys import RecordKeys, keys_in, keys_of_record, may_have_keys
 from orbitmq.core.state import (
     CoreState,
     Got,
@@ -31,9 +33,12 @@ from orbitmq.core.state import (
     Subscription,
     Topic,
 )
+from orbitmq.core.tag_codes import tag_code_in
 
 __all__ = [
     "ID_END",
+    "Admitted",
+    "AdmittedBatch",
     "BatchColumns",
     "BatchStamp",
     "CoreState",
@@ -44,18 +49,28 @@ __all__ = [
     "PullStatus",
     "Queue",
     "ReadResult",
+    "RecordKeys",
+    "Refusal",
     "Stamp",
     "Subscription",
     "Topic",
     "Walked",
+    "Way",
+    "admit",
+    "admit_batch",
     "append",
     "append_batch",
     "append_copies",
     "gather",
     "handle_one_read",
     "is_end_of_file",
+    "keys_in",
+    "keys_of_record",
     "leading_ids",
+    "may_have_keys",
+    "parse_level",
     "record_at",
-    "stored_properties",
+    "tag_code_in",
     "walk_records",
+    "with_entries",
 ]

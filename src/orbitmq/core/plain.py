@@ -19,14 +19,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from orbitmq.core.plain_append import Stamp, append, append_copies, stored_properties
+from orbitmq.core.admit import Refusal, admit
+from orbitmq.core.plain_append import Stamp, append, append_copies
 from orbitmq.core.plain_batch import ID_END, BatchColumns, BatchStamp, append_batch, leading_ids
 from orbitmq.core.plain_gather import Gathered, PullStatus, gather
 from orbitmq.core.plain_known import LEARNING_COST, MISS_COST, PREFIXES, learn, take_known
 from orbitmq.core.state import CoreState, Origin, Parts, Queue, Subscription
 from orbitmq.errors import RemoteProtocolError
 from orbitmq.wire.command import FLAG_ONEWAY, HEADER_SIZE_MAX, LANGUAGE, VERSION
-from orbitmq.wire.expression import CACHED_TAG_CHARS_MAX, short_tag_code
 from orbitmq.wire.fields import Int32, Int64
 from orbitmq.wire.frame import COPY_BELOW_BYTES, FRAME_SIZE_MAX, Frame, cut_frame
 from orbitmq.wire.headers_client import PULL_COMMITS, PULL_HAS_SUBSCRIPTION
@@ -47,7 +47,6 @@ __all__ = [
     "gather",
     "handle_one_read",
     "leading_ids",
-    "stored_properties",
 ]
 
 PULLED_SIZE_MAX = 1_048_576
@@ -315,31 +314,14 @@ def _send(state: CoreState, header: bytes, body: bytes, origin: Origin) -> bytes
 def _judge(state: CoreState, json_text: bytes) -> tuple[int, bytes] | None:
     """Return the tag's code and the properties as they are stored; None if they are not ours."""
     try:
-        properties = _decode_text(json_text)
+        admitted = admit(_decode_text(json_text).encode())
     except _BAD_HEADER:
         return None
-    if (
-        # Properties that ask for more than storing; a false alarm only costs the slower way.
-        "DELAY\x01" in properties
-        or "TRAN_MSG\x01" in properties
-        or "TIMER_D" in properties
-        or "INNER_" in properties
-        or "CLUSTER\x01" in properties
-        or (state.is_sync_flush and "WAIT\x01false" in properties)
-        or "\0" in properties  # refused: see handlers/send
-    ):
+    if isinstance(admitted, Refusal) or not admitted.is_ordinary:
         return None
-    code = 0
-    tag_at = properties.rfind("TAGS\x01")
-    if tag_at >= 0:
-        if tag_at and properties[tag_at - 1] != "\x02":
-            return None  # the end of another name: let the exact parser look
-        tag_end = properties.find("\x02", tag_at)
-        tag = properties[tag_at + 5 : tag_end if tag_end > 0 else None]
-        if not 0 < len(tag) <= CACHED_TAG_CHARS_MAX:
-            return None
-        code = short_tag_code(tag)
-    stored = stored_properties(state, properties).encode()
+    if state.is_sync_flush and not admitted.waits_for_sync:
+        return None
+    code, stored = admitted.tags_code, admitted.own + state.cluster_property
     if len(stored) > PROPERTIES_SIZE_MAX:
         return None
     _remember(state, json_text, code, stored)

@@ -14,13 +14,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from orbitmq.core.checksum import crc32
-from orbitmq.core.state import ENTRY, CoreState, LogTail, Origin, Queue
+from orbitmq.core.record_keys import may_have_keys
+from orbitmq.core.state import ENTRY, LogTail, Origin, Queue
 from orbitmq.ensure import ensure
 from orbitmq.wire.record import BLANK_SIZE, encode_blank
-from orbitmq.wire.sysflag import OUTSIDE_QUEUE, TRANSACTION_MASK, Transaction
-
-_NAME_END = b"\x01"
-_WAIT = "\x02WAIT\x01true\x02"
+from orbitmq.wire.sysflag import OUTSIDE_QUEUE
 
 
 class Stamp(NamedTuple):
@@ -86,9 +84,7 @@ def append(
         queue.entries += ENTRY.pack(log_offset, size, tags_code)
         queue.put_bytes += size
         queue.next_offset = queue_offset + 1
-    elif sys_flag & TRANSACTION_MASK == Transaction.ROLLBACK:
-        return log_offset  # nobody looks for it
-    if _NAME_END in properties:
+    if may_have_keys(sys_flag, properties):
         tail.keyed.append((queue.topic, log_offset, tail.store_ms, properties))
     return log_offset
 
@@ -109,15 +105,3 @@ def roll(tail: LogTail, left: int) -> None:
     """Stage a blank record that fills the file: size, magic, zeros."""
     tail.staged += encode_blank(left).ljust(left, b"\0")
     tail.end_offset += left
-
-
-def stored_properties(state: CoreState, properties: str) -> str:
-    """Return the properties as they are stored: without WAIT=true, the cluster's name last.
-
-    The original leaves WAIT=true out as well (4.9 does, 5.x does not).
-    """
-    if properties and properties[-1] != "\x02":
-        properties += "\x02"
-    if "WAIT\x01true" in properties:
-        properties = f"\x02{properties}".replace(_WAIT, "\x02")[1:]
-    return properties + state.cluster_property

@@ -405,8 +405,8 @@ class CoreState:
         """(topic, group) to what its pulls got; at most GOT_MAX."""
         self.got_other = Got()
         """What all others got together."""
-        # No 0x02 at the end, as in 4.9.7: Node clients take what follows one for a property.
-        self.cluster_property = f"CLUSTER\x01{cluster}"
+        self.cluster_property = f"CLUSTER\x01{cluster}".encode()
+        """What the properties of every record end with: see `admit`."""
         self.body_size_max = 4_194_304
         self.is_sync_flush = False
         """Whether answers wait for the disk, unless a message says that it does not."""

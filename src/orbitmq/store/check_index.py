@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from orbitmq.core.record_keys import WORDS_MAX, keys_of_record
 from orbitmq.store.check_queues import LogBounds
-from orbitmq.store.index_keys import WORDS_MAX
 from orbitmq.store.index_shape import (
     ENTRY,
     HEADER,
@@ -39,8 +39,7 @@ from orbitmq.store.index_shape import (
 from orbitmq.store.log_walk import PIECE_SIZE, Seen, first_nonzero
 from orbitmq.store.verdict import READ_TRIES, RECOVERS, REPAIR, SET_ASIDE, Verdict
 from orbitmq.wire.java import index_hash
-from orbitmq.wire.properties import KEYS, TAGS, UNIQ_KEY, parse_properties, split_keys
-from orbitmq.wire.sysflag import Transaction, transaction_of
+from orbitmq.wire.properties import TAGS, parse_properties
 from orbitmq.world.files import Files
 
 LOOK_AHEAD = 64
@@ -83,11 +82,8 @@ class _Run:
 def key_hashes(seen: Seen) -> list[int]:
     """Return the hashes under which a record is indexed, in the order of its entries."""
     record = seen.record
-    if transaction_of(record.sys_flag) == Transaction.ROLLBACK:
-        return []
-    properties = parse_properties(record.properties)
-    keys = [properties.get(UNIQ_KEY, ""), *split_keys(properties.get(KEYS, ""))]
-    return [index_hash(f"{record.topic}#{key}") for key in keys if key]
+    keys = keys_of_record(record.sys_flag, record.properties)
+    return [index_hash(f"{record.topic}#{key}") for key in (*keys.filed, *keys.left_out)]
 
 
 def _tag_hash(seen: Seen) -> int:

@@ -21,9 +21,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from orbitmq.core import tag_code_in
 from orbitmq.core.state import ENTRY, ENTRY_SIZE
 from orbitmq.store.consume_queue import HOLE_SIZE
-from orbitmq.store.follow import properties_code
 from orbitmq.store.layout import Folder, can_hold_queue, file_name, is_file_name
 from orbitmq.store.log_walk import PIECE_SIZE, Seen, first_nonzero, usual_size
 from orbitmq.store.queue_ext import ADDRESS_MAX, ExtraUnits
@@ -210,7 +210,7 @@ class QueueCheck:
         """Return the code of a light queue's entry: an original takes a delayed message's time."""
         entry = self._entry(self._line(name, 0), number)
         is_timed = entry is not None and entry[2] == code
-        return code if is_timed else properties_code(seen.record.properties)
+        return code if is_timed else tag_code_in(seen.record.properties)
 
     def _see_entry(self, seen: Seen, code: int, key: tuple[str, int], number: int) -> None:
         """Compare the entry that a record has in one of its queues."""

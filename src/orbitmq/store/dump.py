@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from orbitmq.core import keys_of_record
 from orbitmq.store.index_shape import (
     ENTRY,
     HEADER,
@@ -31,7 +32,7 @@ from orbitmq.store.log_walk import Damage, LogWalk, Seen
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.places import ensure_log, folder_of
 from orbitmq.wire.java import index_hash
-from orbitmq.wire.properties import KEYS, UNIQ_KEY, parse_properties, split_keys
+from orbitmq.wire.properties import parse_properties
 from orbitmq.wire.record import Record
 from orbitmq.world.files import Files
 
@@ -64,9 +65,8 @@ class Wanted(NamedTuple):
 
 def keys_of(record: Record) -> list[str]:
     """Return the keys a record can be found by."""
-    properties = parse_properties(record.properties)
-    unique = properties.get(UNIQ_KEY)
-    return [*([unique] if unique else []), *split_keys(properties.get(KEYS, ""))]
+    keys = keys_of_record(record.sys_flag, record.properties)
+    return [*keys.filed, *keys.left_out]
 
 
 def dump(

@@ -7,13 +7,13 @@ key: hash, log offset, store time; UNIQ_KEY first, then the words of KEYS.
 Rules:
 1. The hash is Java's over `topic#key`, made absolute (0 where that does not fit).
 2. Properties are searched, not parsed, as long as each name stands there once and at the start of
-   an entry. Whatever looks otherwise is left to `parse_properties`: both ways give the same keys.
+   an entry. Whatever looks otherwise is left to `keys_in`: both ways give the same keys.
 3. Ids and words are hashed for many messages at once; of messages that are alike only the
    characters in which they differ (`core.alike`). The hashes of topics are remembered, and
    forgotten when they reach their limit.
-4. Of the words of KEYS the first 64 count. The others are counted in `left_out` and not filed: a
-   message of 32 KB could bring thousands, and each costs the loop's time and room in memory.
-5. 32 characters without NAME_END are an id alone: see `store.follow.is_indexed`.
+4. Which keys a message has says `core.record_keys`. Words beyond its limit are counted in
+   `left_out` and not filed.
+5. 32 characters without NAME_END are an id alone.
 """
 
 import struct
@@ -23,6 +23,7 @@ from itertools import chain, repeat
 from typing import NamedTuple
 
 from orbitmq.core.alike import Alike, alike
+from orbitmq.core.record_keys import WORDS_MAX, keys_in
 from orbitmq.wire.java import index_hash, string_hash
 from orbitmq.wire.properties import (
     ENTRY_END,
@@ -30,8 +31,6 @@ from orbitmq.wire.properties import (
     KEYS,
     NAME_END,
     UNIQ_KEY,
-    parse_properties,
-    split_keys,
 )
 
 Keyed = tuple[str, int, int, bytes]
@@ -69,9 +68,6 @@ class Rows(NamedTuple):
 REMEMBERED_MAX = 10_000
 BATCH_MAX = 512
 """So many messages are hashed together: see `_hashes`."""
-
-WORDS_MAX = 64
-"""So many words of KEYS a message is filed under; the original sets no limit."""
 
 _UNIQ_MARK = (UNIQ_KEY + NAME_END).encode()
 _KEYS_MARK = (KEYS + NAME_END).encode()
@@ -232,8 +228,8 @@ class KeyHasher:
 
     def _slow_rows(self, message: Keyed) -> list[Row]:
         topic, log_offset, store_ms, text = message
-        keys, left_out = ([text.decode()], 0) if _is_id(text) else _keys_of(text)
-        self.left_out += left_out
+        keys, left_out = ([text.decode()], []) if _is_id(text) else keys_in(text)
+        self.left_out += len(left_out)
         return [(index_hash(f"{topic}#{key}"), log_offset, store_ms) for key in keys]
 
     def _topic_hash(self, topic: str) -> int:
@@ -414,37 +410,7 @@ def _first_words(value: int, size: int) -> Sequence[int]:
 
 def waiting_keys(text: bytes) -> list[str]:
     """Return the keys of a message that waits to be filed, by its properties or its id."""
-    return [text.decode()] if _is_id(text) else message_keys(text)
-
-
-def message_keys(properties: bytes) -> list[str]:
-    """Return the keys under which a message with these properties is filed.
-
-    >>> message_keys(b"KEYS\\x01a b\\x02UNIQ_KEY\\x01u\\x02")
-    ['u', 'a', 'b']
-    """
-    return _keys_of(properties)[0]
-
-
-def _keys_of(properties: bytes) -> tuple[list[str], int]:
-    """Return a message's keys and how many more it has than are filed."""
-    unique, words = _value(properties, _UNIQ_MARK), _value(properties, _KEYS_MARK)
-    if unique is None or words is None:
-        parsed = parse_properties(properties)
-        unique, words = parsed.get(UNIQ_KEY, ""), parsed.get(KEYS, "")
-    keys = split_keys(words) if words else []
-    filed = keys[:WORDS_MAX]
-    return ([unique, *filed] if unique else filed), len(keys) - len(filed)
-
-
-def _value(properties: bytes, mark: bytes) -> str | None:
-    """Return a property's value, "" when it is not there, None when only parsing can tell."""
-    before, found, rest = properties.partition(mark)
-    if not found:
-        return ""
-    if mark in rest or (before and not before.endswith(_END)):
-        return None
-    return rest.partition(_END)[0].decode(errors="replace")
+    return [text.decode()] if _is_id(text) else keys_in(text).filed
 
 
 # ---- what filing costs ---------------------------------------------------------------------------

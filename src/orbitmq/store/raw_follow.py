@@ -16,9 +16,9 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from orbitmq.core import LogTail, Queue, Walked, record_at
+from orbitmq.core import LogTail, Queue, Walked, may_have_keys, record_at
 from orbitmq.errors import StoreError
-from orbitmq.store.follow import entry_code, is_indexed, light_copies
+from orbitmq.store.follow import entry_code, light_copies
 from orbitmq.store.publishing import Keyed, Written
 from orbitmq.wire.record import BLANK_MAGIC, BLANK_SIZE, MAGIC_V1, MAGIC_V2, RECORD_SIZE_MAX
 from orbitmq.wire.sysflag import enters_queue
@@ -99,7 +99,7 @@ class RawFollower:
         keyed: list[Keyed] = []
         copy_count = 0
         for record in batch.records:
-            if is_indexed(record.sys_flag, record.properties):
+            if may_have_keys(record.sys_flag, record.properties):
                 keyed.append((record.topic, record.log_offset, record.store_ms, record.properties))
             if enters_queue(record.sys_flag):
                 lights = light_copies(record)

@@ -19,10 +19,10 @@ Rules:
 
 from collections.abc import Callable, Iterable, Sequence
 
-from orbitmq.core import Walked
+from orbitmq.core import Walked, may_have_keys
 from orbitmq.core.state import ENTRY, ENTRY_SIZE
 from orbitmq.store.consume_queue import HOLE_SIZE, Extent, QueueFiles
-from orbitmq.store.follow import entry_code, is_indexed, light_copies
+from orbitmq.store.follow import entry_code, light_copies
 from orbitmq.store.key_index import KeyIndex
 from orbitmq.store.layout import can_hold_queue
 from orbitmq.store.queue_ext import ADDRESS_MAX
@@ -139,7 +139,7 @@ class Replay:
                     self._enter(light)
         elif walked.queue_offset and not (self.is_removed and self.is_removed(walked)):
             self._give_up(walked, "its flags say that it is in no queue")
-        if is_indexed(walked.sys_flag, walked.properties):
+        if may_have_keys(walked.sys_flag, walked.properties):
             keyed = self._keyed
             keyed.append((walked.topic, walked.log_offset, walked.store_ms, walked.properties))
             if len(keyed) >= KEYED_MAX:

@@ -7,28 +7,27 @@ batch is stored says `batches`.
 Rules:
 1. The field `batch` says what is a batch, not the request's code, and only by `true`, as in the
    original.
-2. A message with a delay level waits in the schedule topic.
-3. Transactional and timed messages come with a later issue: until then they are refused by name,
-   never stored as something else.
+2. What is stored of properties and what they ask for says `core.admit`; they are read once.
+3. A message with a delay level waits in the schedule topic.
+4. Transactional messages come with a later issue: until then they are refused by name, never stored
+   as something else.
 """
 
 import struct
-from typing import NamedTuple
 
-from orbitmq.broker.batches import store_batch
+from orbitmq.broker.batches import no_transactions, store_batch
 from orbitmq.broker.context import Context
 from orbitmq.broker.puts import (
     NewMessage,
+    StagedSend,
+    admitted,
     check_sizes,
     check_store,
-    closed,
     delayed,
     put,
-    without_cluster,
 )
-from orbitmq.broker.send_checks import Target, check_send, retry_target
-from orbitmq.broker.send_properties import check_properties, delay_level, tags_code_of, unsupported
-from orbitmq.core import append, append_copies, stored_properties
+from orbitmq.broker.send_checks import Arrival, check_send, retry_target
+from orbitmq.core import Admitted, Way, append, append_copies, with_entries
 from orbitmq.errors import RequestFailed
 from orbitmq.net.connection import Connection, Result
 from orbitmq.store.refusals import RefusalKind
@@ -37,17 +36,9 @@ from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command, encode_command, reply_to
 from orbitmq.wire.fields import write_header
 from orbitmq.wire.headers_client import SendMessage, SendMessageAnswer, read_send
-from orbitmq.wire.properties import parse_properties
 from orbitmq.wire.sysflag import SENDER_BITS
 
 _OFFSET_SIZE = 8
-
-
-class _Stored(NamedTuple):
-    """Where a message or a batch was staged."""
-
-    log_offsets: list[int]
-    queue_offset: int
 
 
 def send_message(context: Context, request: Command, connection: Connection) -> Result:
@@ -67,11 +58,11 @@ def _send(
     if context.store.refusal_kind in (RefusalKind.BUSY, RefusalKind.BEHIND):
         check_store(context)
     target = check_send(context, header, connection)
-    if _is_batch(request):
-        stored = _Stored(*store_batch(context, request.body, header, (target, connection)))
-    else:
+    is_batch = _is_batch(request)
+    if not is_batch:
         target = retry_target(context, request, header, target)
-        stored = _store_one(context, request, header, (target, connection))
+    arrival = Arrival(header, request.body, target, context.origin(connection))
+    stored = store_batch(context, arrival) if is_batch else _store_one(context, arrival)
     answer = SendMessageAnswer(
         msg_id=_message_ids(context.core.store_id.decode(), stored.log_offsets),
         queue_id=target.queue_id,
@@ -84,7 +75,7 @@ def _send(
         connection,
         [] if request.is_oneway else [encode_command(reply)],
         target.config.topic_name,
-        waits_for_sync=parse_properties(header.properties).get(names.WAIT) != "false",
+        waits_for_sync=stored.waits_for_sync,
     )
     return None
 
@@ -103,68 +94,68 @@ def _is_batch(request: Command) -> bool:
 # --- One message ---
 
 
-def _store_one(
-    context: Context, request: Command, header: SendMessage, place: tuple[Target, Connection]
-) -> _Stored:
-    properties = parse_properties(header.properties)
-    level = delay_level(properties)
-    _check_transaction(context, header, properties, level)
-    if level <= 0:
-        return _append(context, request.body, header, place)
-    target, connection = place
-    check_properties(header.properties.encode(), properties)
-    check_sizes(request.body, b"", context.core.body_size_max)
+def _store_one(context: Context, arrival: Arrival) -> StagedSend:
+    text, lights = arrival.header.properties.encode(), context.topics.light
+    message = admitted(text, Way.SEND, takes_lights=lights.is_dispatched)
+    if message.is_transactional:
+        _check_transaction(context, arrival.header, message)
+    store = _append if message.delay_level <= 0 else _delay
+    log_offset, queue_offset = store(context, arrival, message)
+    return StagedSend([log_offset], queue_offset, message.waits_for_sync)
+
+
+def _delay(context: Context, arrival: Arrival, message: Admitted) -> tuple[int, int]:
+    """Stage a message that waits; return its log offset and its place in the schedule topic."""
+    header, target = arrival.header, arrival.target
+    check_sizes(arrival.body, b"", context.core.body_size_max)
     check_store(context)
     waiting = NewMessage(
         topic=target.config.topic_name,
         queue_id=target.queue_id,
-        body=request.body,
-        properties=header.properties,
+        body=arrival.body,
+        own=message.own,
         flag=header.flag,
         sys_flag=header.sys_flag & SENDER_BITS,
         born_ms=header.born_ms,
-        born_host=context.origin(connection).born_host,
+        born_host=arrival.origin.born_host,
         reconsume_times=header.reconsume_times,
-        tags_code=tags_code_of(properties),
+        tags_code=message.tags_code,
     )
-    placed = put(context, delayed(context, waiting, level))
-    return _Stored([placed.log_offset], placed.queue_offset)
+    placed = put(context, delayed(context, waiting, message.delay_level))
+    return placed.log_offset, placed.queue_offset
 
 
-def _append(
-    context: Context, body: bytes, header: SendMessage, place: tuple[Target, Connection]
-) -> _Stored:
-    """Check a message that does not wait, and stage it."""
-    text = header.properties.lstrip(names.ENTRY_END)
-    properties = parse_properties(text)
-    target, connection = place
-    light_names = context.topics.light.names_of(header.topic, properties)
-    check_properties(text.encode(), properties, is_light=bool(light_names))
+def _append(context: Context, arrival: Arrival, message: Admitted) -> tuple[int, int]:
+    """Stage a message that does not wait; return its log offset and its place in its queue."""
+    header, body, target, origin = arrival
+    light = context.topics.light
+    own, light_names = message.own, light.names_of(header.topic, message.light_names)
     if light_names:
-        numbers = context.topics.light.numbers(light_names)
-        text = closed(text) + f"{names.INNER_MULTI_QUEUE_OFFSET}{names.NAME_END}{numbers}"
-    stored = stored_properties(context.core, without_cluster(text)).encode()
+        own = with_entries(own, {names.INNER_MULTI_QUEUE_OFFSET: light.numbers(light_names)})
+    stored = own + context.core.cluster_property
     check_sizes(body, stored, context.core.body_size_max)
     queue = context.topics.queue(target.config, target.queue_id)
     check_store(context)
-    lights = context.topics.light.to_write(light_names) if light_names else []
+    lights = light.to_write(light_names) if light_names else []
     tail = context.core.tail
     tail.advance_clock(context.clock.wall_ms())
-    flags = (header.flag, header.sys_flag & SENDER_BITS, header.born_ms, header.reconsume_times)
-    stamp = (*flags, 0, tags_code_of(properties))
-    log_offset = append(tail, queue, context.origin(connection), stamp, body, stored)
+    stamp = (
+        header.flag,
+        header.sys_flag & SENDER_BITS,
+        header.born_ms,
+        header.reconsume_times,
+        0,
+        message.tags_code,
+    )
+    log_offset = append(tail, queue, origin, stamp, body, stored)
     if lights:
-        append_copies(tail, lights, log_offset, stamp[-1])
-    return _Stored([log_offset], queue.next_offset - 1)
+        append_copies(tail, lights, log_offset, message.tags_code)
+    return log_offset, queue.next_offset - 1
 
 
-def _check_transaction(
-    context: Context, header: SendMessage, properties: dict[str, str], level: int
-) -> None:
+def _check_transaction(context: Context, header: SendMessage, message: Admitted) -> None:
     """Refuse half messages; a retry with a delay that says it is one is none any more."""
-    if properties.get(names.TRAN_MSG, "").lower() != "true":
-        return
-    if header.reconsume_times > 0 and level > 0:
+    if header.reconsume_times > 0 and message.delay_level > 0:
         return
     if context.settings.reject_transaction_message:
         raise RequestFailed(
@@ -172,4 +163,4 @@ def _check_transaction(
             f"the broker[{context.store_host.ip}] sending transaction message is forbidden"
             " (rejectTransactionMessage)",
         )
-    raise unsupported("transactional messages")
+    raise no_transactions()

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import msgspec
 
 from orbitmq.broker.context import Context
-from orbitmq.broker.puts import NewMessage, again, delayed, put
+from orbitmq.broker.puts import NewMessage, admitted, again, delayed, put
 from orbitmq.broker.send_checks import (
     count_max_of,
     dead_letters,
@@ -31,6 +31,7 @@ from orbitmq.broker.send_checks import (
     no_group,
     not_writable,
 )
+from orbitmq.core import Way, with_entries
 from orbitmq.errors import RequestFailed, StoreError
 from orbitmq.net.connection import Connection, Result
 from orbitmq.net.later import Later
@@ -43,12 +44,7 @@ from orbitmq.wire.fields import read_header
 from orbitmq.wire.headers_client import SendMessageBack
 from orbitmq.wire.message_id import encode_offset_id
 from orbitmq.wire.names import group_fault, is_dead_letter_topic, retry_topic
-from orbitmq.wire.properties import (
-    PROPERTIES_SIZE_MAX,
-    format_properties,
-    parse_properties,
-    reason_text,
-)
+from orbitmq.wire.properties import PROPERTIES_SIZE_MAX, reason_text, stored_property
 from orbitmq.wire.record import Record, decode_record
 
 TIMEOUT_S = 20.0
@@ -127,7 +123,8 @@ def _store(context: Context, back: _Back, done: "asyncio.Future[bytes | None]") 
     except RequestFailed as failed:
         later.answer(reply_to(request, ResponseCode.SYSTEM_ERROR, failed.remark))
         return
-    topic = parse_properties(record.properties).get(names.RETRY_TOPIC, record.topic)
+    retried = stored_property(record.properties, names.RETRY_TOPIC.encode())
+    topic = retried or record.topic
     group = back.group.group_name
 
     def written(refused: StoreError | None) -> None:
@@ -155,24 +152,26 @@ def _record(back: _Back, done: "asyncio.Future[bytes | None]") -> Record:
 def _again(context: Context, back: _Back, record: Record) -> NewMessage:
     """Return the message as it is stored now: on its way to another try, or as a dead letter."""
     header, group = back.header, back.group
-    properties = parse_properties(record.properties)
-    properties.setdefault(names.RETRY_TOPIC, record.topic)
-    properties.setdefault(
-        names.ORIGIN_MESSAGE_ID, encode_offset_id(record.store_host, record.log_offset)
-    )
-    properties[names.WAIT] = "false"
+    carried = admitted(record.properties, Way.AGAIN)
+    first_id = encode_offset_id(record.store_host, record.log_offset)
     count_max = count_max_of(group, back.request, header.max_reconsume_times)
     is_dead = record.reconsume_times >= count_max or header.delay_level < 0
     level = 0 if is_dead else header.delay_level or FIRST_LEVEL + record.reconsume_times
-    properties[names.DELAY] = str(level)
+    entries = {
+        names.RETRY_TOPIC: carried.values.get(names.RETRY_TOPIC, record.topic),
+        names.ORIGIN_MESSAGE_ID: carried.values.get(names.ORIGIN_MESSAGE_ID, first_id),
+        names.WAIT: "false",
+        names.DELAY: str(level),
+    }
     if is_dead:
         topic, queue_id = dead_letters(context, group.group_name).topic_name, 0
         if header.reason and len(record.properties) <= PROPERTIES_SIZE_MAX // 2:
-            properties[names.DLQ_REASON] = reason_text(header.reason) or "?"
+            entries[names.DLQ_REASON] = reason_text(header.reason) or "?"
     else:
         topic, queue_id = retry_topic(group.group_name), back.queue_id
     message = msgspec.structs.replace(
-        again(record, topic, queue_id, format_properties(properties), properties.get(names.TAGS)),
+        again(record, topic, queue_id, carried),
+        own=with_entries(carried.own, entries),
         reconsume_times=record.reconsume_times + 1,
     )
     return message if is_dead else delayed(context, message, level)
