@@ -55,7 +55,7 @@ def expected(data: bytes, way: Way, *, takes_lights: bool = False) -> Expected |
     if way is Way.AGAIN:
         return Expected(own, code, 0, False, True, "")
     is_half = values.get("TRAN_MSG", "").lower() == "true"
-    waits = values.get("WAIT") != "false"
+    waits = way is not Way.SEND or values.get("WAIT") != "false"
     return Expected(own, code, level, is_half, waits, values.get(LIGHT, ""))
 
 

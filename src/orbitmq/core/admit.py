@@ -12,9 +12,10 @@ Rules:
    number, and names that begin with INNER_: they are the broker's own. INNER_MULTI_DISPATCH alone
    may be sent, not in a batch and not with a delay, to a broker that dispatches to light queues.
 3. Each message of a batch is admitted with the properties of the whole behind its own; its delay
-   level means nothing. What comes from a record (`Way.AGAIN`) was admitted before: nothing is
-   refused, and it leaves the light queues behind, for it is in them once.
-4. Of two entries with one name the last with a value counts. Bytes that are no UTF-8 become U+FFFD.
+   level and its WAIT mean nothing, those of the whole count.
+4. What comes from a record (`Way.AGAIN`) was admitted before: nothing is refused. It leaves the
+   light queues behind, for it is in them once.
+5. Of two entries with one name the last with a value counts. Bytes that are no UTF-8 become U+FFFD.
 """
 
 from collections.abc import Mapping
@@ -164,7 +165,7 @@ def _admit_parsed(text: bytes, way: Way, *, takes_lights: bool) -> Admitted | Re
         code,
         level,
         values.get(names.TRAN_MSG, "").lower() == "true",
-        values.get(names.WAIT) != "false",
+        way is not Way.SEND or values.get(names.WAIT) != "false",
         values.get(names.INNER_MULTI_DISPATCH, ""),
         values,
     )
