@@ -4,13 +4,11 @@ In: a properties string as it came. Out: `Admitted`, or the `Refusal` with the o
 
 Rules:
 1. Entries are stored as they came, in their order. Left out are empty ones, the cluster's name that
-   a message brings along, and WAIT=true of a single message that goes straight to its queue. A
-   record's properties end with the name of this broker's cluster: without a separator behind it,
-   for Node clients take what follows one for a property.
-2. Refused are NUL characters (a CRC covers the body only: zeros in properties look like a record
-   that a crash cut short), timed messages (they come with a later issue), a delay level that is no
-   number, and names that begin with INNER_: they are the broker's own. INNER_MULTI_DISPATCH alone
-   may be sent, not in a batch and not with a delay, to a broker that dispatches to light queues.
+   a message brings along, and WAIT=true of a single message that goes straight to its queue. The
+   name of this broker's cluster stands last, without a separator: Node clients read on behind one.
+2. Refused are NUL characters (zeros look like a record that a crash cut short), timed messages, a
+   delay level that is no number, and names that begin with INNER_, the broker's own. A single
+   message without a delay may have INNER_MULTI_DISPATCH where the broker takes light queues.
 3. Each message of a batch is admitted with the properties of the whole behind its own; its delay
    level and its WAIT mean nothing, those of the whole count.
 4. What comes from a record (`Way.AGAIN`) was admitted before: nothing is refused. It leaves the
