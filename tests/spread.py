@@ -3,48 +3,50 @@
 In: a test's id. Out: the name of the piece of work that it belongs to, and the piece's rank. Rules:
 
 1. A file is one piece: what it starts is started once.
-2. The compatibility programs of all clients are one piece: they are played on the same two systems,
-   and both files of the Java client look at the same runs.
-3. All tests of Spark that share the session are one piece. Those of pipelines and clusters, which
-   are processes of their own, are another; tests of logs need no session at all.
-4. Pieces that take long begin first, longest first. Otherwise the run ends with one worker at
+2. Files of Spark's tests that use its session are one piece: a JVM is started once for all of them.
+3. Pieces that take long begin first, longest first. Otherwise the run ends with one worker at
    work on the last of them and nothing for the others to do.
 """
 
-COMPAT = "tests/foreign/test_compat_"
-SPARK = "tests/spark/"
+import functools
+import re
+from pathlib import Path
 
-CLUSTERS = "tests/spark/test_pipeline_kills.py"
-CLUSTERS_TOO = "tests/spark/test_standalone.py"
-LOGS = ("tests/spark/test_log_reading.py", "tests/spark/test_log_pruning.py")
+ROOT = Path(__file__).parents[1]
+SPARK = "tests/spark/"
+SESSION = re.compile(r"^(    |def \w+\(.*)spark: SparkSession", re.MULTILINE)
+"""How a test asks for the session."""
 
 LONG = (
     SPARK,
-    CLUSTERS,
-    "tests/foreign/test_client_on_originals.py",
-    COMPAT,
-    "tests/foreign/test_behaviour_on_originals.py",
-    "tests/foreign/test_store_originals.py",
+    "tests/spark/test_docs.py",
     "tests/foreign/test_examples.py",
+    "tests/foreign/test_store_originals.py",
+    "tests/foreign/test_clients.py",
     "tests/foreign/test_namesrv_originals.py",
-    "tests/foreign/test_mqadmin_topics.py",
-    "tests/foreign/test_mqadmin_consumers.py",
-    "tests/foreign/test_full_size_log.py",
+    "tests/docs/test_every_example.py",
+    "tests/reliability/test_kills.py",
+    "tests/reliability/test_builds.py",
+    "tests/store/test_crash_states.py",
+    "tests/store/test_queue_ext_writing.py",
+    "tests/store/test_damage.py",
+    "tests/store/test_check_damage.py",
     "tests/client/test_push_retry.py",
-    "tests/client/test_push_java.py",
-    *LOGS,
+    "tests/test_bench.py",
 )
-"""Pieces that take a minute or more, in the order in which they begin."""
+"""Pieces that take half a minute or more, in the order in which they begin."""
+
+
+@functools.cache
+def shares_session(file: str) -> bool:
+    """Return whether a file of tests uses Spark's session."""
+    return file.startswith(SPARK) and SESSION.search((ROOT / file).read_text()) is not None
 
 
 def piece_of(test_id: str) -> str:
     """Return the piece of work that a test belongs to."""
     file = test_id.partition("::")[0]
-    if file == CLUSTERS_TOO:
-        return CLUSTERS
-    if file == CLUSTERS or file in LOGS:
-        return file
-    return next((piece for piece in (COMPAT, SPARK) if file.startswith(piece)), file)
+    return SPARK if shares_session(file) else file
 
 
 def rank_of(test_id: str) -> int:

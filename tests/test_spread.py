@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spread import CLUSTERS, CLUSTERS_TOO, COMPAT, LONG, SPARK, piece_of, rank_of
+from tests.spread import LONG, SPARK, piece_of, rank_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -14,17 +14,25 @@ def test_a_long_piece_has_files(piece: str) -> None:
     assert [*ROOT.glob(f"{piece}*")], "it was renamed or removed: change tests/spread.py"
 
 
-def test_a_file_is_a_piece_and_all_of_spark_and_all_compatibility_programs_are_one() -> None:
-    java = f"{COMPAT}java.py::test_a[4.9.7::x]", f"{COMPAT}java_groups.py::test_b"
-    assert {piece_of(each) for each in java} == {COMPAT}
-    assert piece_of("tests/spark/test_a.py::test_a") == SPARK
-    assert {piece_of(f"{each}::test_a") for each in (CLUSTERS, CLUSTERS_TOO)} == {CLUSTERS}
-    assert piece_of("tests/store/test_store.py::test_a[b::c]") == "tests/store/test_store.py"
+def test_a_file_is_a_piece_of_its_own() -> None:
+    for alone in ("tests/store/test_store.py", "tests/spark/test_log_reading.py"):
+        assert piece_of(f"{alone}::test_a[b::c]") == alone
+
+
+def test_all_tests_that_share_sparks_session_are_one_piece(request: pytest.FixtureRequest) -> None:
+    items = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    for item in items:
+        assert (piece_of(item.nodeid) == SPARK) or "spark" not in item.fixturenames, item.nodeid
+
+
+def file_of(piece: str) -> str:
+    """Return a file of a piece."""
+    return "tests/spark/test_topic_batch.py" if piece == SPARK else piece
 
 
 def test_what_takes_minutes_begins_first_and_other_files_keep_their_order() -> None:
     others = ["tests/b.py::b", "tests/a.py::a"]
-    ids = [*others, *(f"{piece}::test" for piece in reversed(LONG))]
+    ids = [*others, *(f"{file_of(piece)}::test" for piece in reversed(LONG))]
     in_order = sorted(ids, key=rank_of)
     assert [piece_of(each) for each in in_order] == [*LONG, "tests/b.py", "tests/a.py"]
 

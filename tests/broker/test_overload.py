@@ -410,7 +410,7 @@ def read_all(client: WireClient, topic: str, count: int) -> int:
     return offset
 
 
-@pytest.mark.torture
+@pytest.mark.nightly("torture", short=True)
 @pytest.mark.timeout(90 + 6 * FLOOD_S)
 @pytest.mark.parametrize(
     ("limit_ms", "connections"), [(200, 256), (20, 32)], ids=["default", "20-ms"]

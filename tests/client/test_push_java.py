@@ -32,7 +32,12 @@ from tests.foreign.judged import System
 from tests.foreign.peers import Line, java_running
 from tests.wire_client import WireClient
 
-pytestmark = [pytest.mark.foreign, pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.nightly("clients"),
+    pytest.mark.foreign,
+    pytest.mark.slow,
+    pytest.mark.timeout(180),
+]
 
 READY_LIMIT_S = 90.0
 

@@ -18,7 +18,7 @@ from tests.foreign.peers import go_probe, java_probe
 from tests.foreign.running import running
 from tests.foreign.test_clients import Names, assert_round_trip, round_trip
 
-pytestmark = pytest.mark.foreign
+pytestmark = [pytest.mark.nightly("clients"), pytest.mark.foreign]
 
 COUNT = 40
 

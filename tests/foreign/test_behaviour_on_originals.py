@@ -11,8 +11,8 @@ import pytest
 from tests.foreign.replaying import LIMIT_S, passed_on_original
 
 pytestmark = [
+    pytest.mark.nightly("originals"),
     pytest.mark.foreign,
-    pytest.mark.compat,
     pytest.mark.slow,
     pytest.mark.timeout(2 * LIMIT_S + 60),
 ]

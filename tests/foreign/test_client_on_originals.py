@@ -25,8 +25,8 @@ LEFT_OUT = (
 )
 
 pytestmark = [
+    pytest.mark.nightly("originals"),
     pytest.mark.foreign,
-    pytest.mark.compat,
     pytest.mark.slow,
     pytest.mark.timeout(2 * LIMIT_S + 60),
 ]

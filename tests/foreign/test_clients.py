@@ -43,6 +43,7 @@ def test_java_4_client_gets_back_each_of_1000_messages(system: System, fresh_nam
     assert_round_trip(lines, topic, 1000)
 
 
+@pytest.mark.nightly("clients")
 def test_java_4_client_with_binary_headers_gets_back_each_message(
     system: System, fresh_name: Names
 ) -> None:
@@ -51,6 +52,7 @@ def test_java_4_client_with_binary_headers_gets_back_each_message(
     assert_round_trip(lines, topic, 200)
 
 
+@pytest.mark.nightly("clients")
 def test_java_client_gets_back_messages_of_10_mb(tmp_path: Path, fresh_name: Names) -> None:
     topic = fresh_name("large")
     with system_with(tmp_path, {"maxMessageSize": str(12 << 20)}) as system:
@@ -81,6 +83,7 @@ def test_go_client_gets_back_each_of_1000_messages(system: System, fresh_name: N
 
 
 @pytest.mark.parametrize("client", ["java", "go"])
+@pytest.mark.nightly("clients")
 def test_consumer_with_tags_gets_only_messages_with_these_tags(
     system: System, fresh_name: Names, client: str
 ) -> None:
@@ -97,6 +100,7 @@ def test_consumer_with_tags_gets_only_messages_with_these_tags(
     assert {line["tags"] for line in received} == {"TagA", "TagB"}
 
 
+@pytest.mark.nightly("clients")
 def test_waiting_consumer_gets_a_later_message_within_a_second(
     system: System, fresh_name: Names
 ) -> None:

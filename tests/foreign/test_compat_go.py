@@ -16,7 +16,7 @@ from tests.foreign.compat_clients import Runs, both, committed_count, play_go
 from tests.foreign.compat_java import ORIGINAL
 from tests.foreign.judged import System
 
-pytestmark = [pytest.mark.foreign, pytest.mark.compat]
+pytestmark = [pytest.mark.nightly("clients"), pytest.mark.foreign]
 
 SCENARIOS = (
     *("sync", "async", "oneway", "batch", "compressed", "sharded", "delayed", "refused"),

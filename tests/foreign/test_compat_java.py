@@ -14,7 +14,7 @@ import pytest
 from tests.foreign.compat import DELAY_S, OURS, Key, Played, differences
 from tests.foreign.compat_java import CLASSIC, CLIENTS, NEWER, ORIGINAL, JavaPlays
 
-pytestmark = [pytest.mark.foreign, pytest.mark.compat]
+pytestmark = [pytest.mark.nightly("clients"), pytest.mark.foreign]
 
 DIFFERENCES: dict[Key, str] = {}
 """Facts that we keep different from the original 4.9.7 (5.5.0 for 361), each with its reason."""

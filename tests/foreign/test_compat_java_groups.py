@@ -13,7 +13,7 @@ from tests.foreign.compat import DELAY_S, OURS, Played
 from tests.foreign.compat_java import JavaPlays
 from tests.foreign.test_compat_java import LATE_MS_MAX
 
-pytestmark = [pytest.mark.foreign, pytest.mark.compat]
+pytestmark = [pytest.mark.nightly("clients"), pytest.mark.foreign]
 
 OWNERLESS_MS_MAX = 22_000
 """A client's own round is 20 s, if the broker's notice is lost; the rest is the notice's way."""

@@ -26,7 +26,7 @@ from tests.foreign.compat_java import ORIGINAL
 from tests.foreign.judged import System, judged_original
 from tests.foreign.test_compat_go import LATE_MS_MAX, NOTICE_MS_MAX
 
-pytestmark = [pytest.mark.foreign, pytest.mark.compat]
+pytestmark = [pytest.mark.nightly("clients"), pytest.mark.foreign]
 
 SCENARIOS = (
     *("ali-sync", "ali-untagged", "ali-compressed", "ali-sharded", "ali-delayed", "ali-tags"),

@@ -24,7 +24,7 @@ from tests.foreign.compat_java import ORIGINAL
 from tests.foreign.judged import System
 from tests.foreign.test_compat_go import LATE_MS_MAX, NOTICE_MS_MAX
 
-pytestmark = [pytest.mark.foreign, pytest.mark.compat]
+pytestmark = [pytest.mark.nightly("clients"), pytest.mark.foreign]
 
 # Those that take longest come first, but for rebalance: its flow of messages makes others late.
 SCENARIOS = (

@@ -16,7 +16,7 @@ from tests.behaviour.test_delay import delivered
 from tests.foreign.stores import SMALL, DataFolder, Opened, check_store, original_on, ours_on
 from tests.wire_client import WireClient
 
-pytestmark = [pytest.mark.foreign, pytest.mark.slow]
+pytestmark = [pytest.mark.nightly("exchange"), pytest.mark.foreign, pytest.mark.slow]
 
 LEVELS = {"messageDelayLevel": "1s 15s 1h"}
 

@@ -22,7 +22,7 @@ from tests.foreign.judged import namesrv_under_test
 from tests.foreign.stores import DataFolder, Opened, check_store, original_on, ours_on
 from tests.wire_client import WireClient
 
-pytestmark = [pytest.mark.foreign, pytest.mark.slow]
+pytestmark = [pytest.mark.nightly("exchange"), pytest.mark.foreign, pytest.mark.slow]
 
 FILE_SIZE = 1 << 30
 BODY_SIZE = 4 << 20

@@ -25,7 +25,7 @@ from tests.foreign.peers import AdminOutput, Line, java_probe, mqadmin_script
 from tests.foreign.test_clients import CONSUME_LIMIT_S, Names, assert_round_trip, round_trip
 from tests.wire_client import WireClient
 
-pytestmark = pytest.mark.foreign
+pytestmark = [pytest.mark.nightly("clients"), pytest.mark.foreign]
 
 COUNT = 80
 WANTED = 37

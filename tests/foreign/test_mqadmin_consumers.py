@@ -22,7 +22,7 @@ from tests.foreign.members import Member, members
 from tests.foreign.peers import AdminOutput, mqadmin_script, original_broker
 from tests.wire_client import WireClient
 
-pytestmark = pytest.mark.foreign
+pytestmark = [pytest.mark.nightly("clients"), pytest.mark.foreign]
 
 Names = Callable[[str], str]
 CLIENT_IDS = ("10.0.0.1@1", "10.0.0.2@2")

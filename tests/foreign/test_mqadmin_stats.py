@@ -19,7 +19,7 @@ from tests.foreign.judged import System, judged_original
 from tests.foreign.peers import AdminOutput, mqadmin_script
 from tests.wire_client import WireClient
 
-pytestmark = pytest.mark.foreign
+pytestmark = [pytest.mark.nightly("clients"), pytest.mark.foreign]
 
 PUT_COUNT, GOT_COUNT = 30, 20
 VIEW_STATS = 315

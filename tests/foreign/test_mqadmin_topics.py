@@ -23,7 +23,7 @@ from tests.foreign.judged import System
 from tests.foreign.peers import AdminOutput, original_broker
 from tests.wire_client import WireClient
 
-pytestmark = pytest.mark.foreign
+pytestmark = [pytest.mark.nightly("clients"), pytest.mark.foreign]
 
 STEPS_4: Mapping[str, str] = {
     "make": "updateTopic -b {broker} -t {topic} -r 3 -w 5 -p 6",

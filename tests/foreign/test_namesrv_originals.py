@@ -157,6 +157,7 @@ def test_java_client_reads_the_route_of_both_brokers(trip: Trip, registered: Reg
 
 
 @pytest.mark.parametrize("step", [*READING_STEPS, *CHANGING_STEPS])
+@pytest.mark.nightly("clients")
 def test_mqadmin_4_prints_what_the_original_makes_it_print(admin4: Comparison, step: str) -> None:
     if step in STEPS_WITHOUT_TWIN:
         assert settings(admin4.judged[step]).keys() >= SETTINGS_EXPECTED
@@ -167,12 +168,14 @@ def test_mqadmin_4_prints_what_the_original_makes_it_print(admin4: Comparison, s
 
 
 @pytest.mark.parametrize("step", READING_STEPS_5)
+@pytest.mark.nightly("clients")
 def test_mqadmin_5_prints_what_the_original_makes_it_print(admin5: Comparison, step: str) -> None:
     judged, reference = admin5.sides
     got = normal_form(step, admin5.judged[step], judged)
     assert got == normal_form(step, admin5.reference[step], reference), admin5.judged[step].err
 
 
+@pytest.mark.nightly("clients")
 def test_mqadmin_lists_brokers_with_address_and_version(
     admin4: Comparison, registered: Registered
 ) -> None:
@@ -182,6 +185,7 @@ def test_mqadmin_lists_brokers_with_address_and_version(
         assert rows[name][:5] == [*expected, f"V{version.replace('.', '_')}"]
 
 
+@pytest.mark.nightly("clients")
 def test_mqadmin_lists_topics_and_their_groups(admin4: Comparison, trip: Trip) -> None:
     names = admin4.judged["topic list"].out.split()
     assert {trip.topic, *trip.doomed, f"%RETRY%{trip.topic}_group", "TBW102"} <= set(names)
@@ -190,12 +194,14 @@ def test_mqadmin_lists_topics_and_their_groups(admin4: Comparison, trip: Trip) -
     assert ["DefaultCluster", trip.topic, f"{trip.topic}_group"] in groups
 
 
+@pytest.mark.nightly("clients")
 def test_unknown_topic_has_no_route_and_the_answer_names_it(admin4: Comparison) -> None:
     unknown = admin4.judged["route of an unknown topic"]
     assert error_codes(unknown) == [17]
     assert "no_such_topic" in unknown.err
 
 
+@pytest.mark.nightly("clients")
 def test_order_configuration_is_kept_and_shown_in_the_route_when_switched_on(
     admin4: Comparison, trip: Trip
 ) -> None:
@@ -208,6 +214,7 @@ def test_order_configuration_is_kept_and_shown_in_the_route_when_switched_on(
     assert error_codes(steps["order after delete"]) == [22]
 
 
+@pytest.mark.nightly("clients")
 def test_key_value_configuration_is_put_replaced_and_deleted(admin4: Comparison) -> None:
     steps = admin4.judged
     assert "orderConf=[some_value]" in steps["kv after put"].out
@@ -216,6 +223,7 @@ def test_key_value_configuration_is_put_replaced_and_deleted(admin4: Comparison)
     assert "success" in steps["delete absent kv"].out
 
 
+@pytest.mark.nightly("clients")
 def test_changed_setting_shows_and_a_path_cannot_be_changed(
     admin4: Comparison, registered: Registered
 ) -> None:
@@ -228,6 +236,7 @@ def test_changed_setting_shows_and_a_path_cannot_be_changed(
     assert settings(steps["settings at the end"]) == before
 
 
+@pytest.mark.nightly("clients")
 def test_wiped_write_permission_leaves_reading_and_comes_back(admin4: Comparison) -> None:
     def permissions(step: str) -> dict[str, str]:
         rows = table(admin4.judged[step])
@@ -237,6 +246,7 @@ def test_wiped_write_permission_leaves_reading_and_comes_back(admin4: Comparison
     assert permissions("route after add") == {"broker-4": "6", "broker-5": "6"}
 
 
+@pytest.mark.nightly("clients")
 def test_deleted_topic_has_no_route(admin4: Comparison) -> None:
     assert admin4.judged["delete topic"].err == ""
     assert error_codes(admin4.judged["route after topic delete"]) == [17]

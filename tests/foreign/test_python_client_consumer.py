@@ -15,7 +15,7 @@ from tests.foreign.accounts import events
 from tests.foreign.judged import System
 from tests.foreign.peers import Line, java_probe, java_program
 
-pytestmark = pytest.mark.foreign
+pytestmark = [pytest.mark.nightly("clients"), pytest.mark.foreign]
 
 FreshName = Callable[[str], str]
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET

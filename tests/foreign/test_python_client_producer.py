@@ -16,7 +16,7 @@ from tests.foreign.accounts import events
 from tests.foreign.judged import System
 from tests.foreign.peers import Line, java_probe
 
-pytestmark = pytest.mark.foreign
+pytestmark = [pytest.mark.nightly("clients"), pytest.mark.foreign]
 
 FreshName = Callable[[str], str]
 CONSUME_LIMIT_S = "60"

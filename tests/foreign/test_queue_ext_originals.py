@@ -18,7 +18,7 @@ from tests.foreign.asking import await_claim
 from tests.foreign.stores import SMALL, DataFolder, check_store, original_on, ours_on
 from tests.wire_client import WireClient
 
-pytestmark = [pytest.mark.foreign, pytest.mark.slow]
+pytestmark = [pytest.mark.nightly("exchange"), pytest.mark.foreign, pytest.mark.slow]
 
 COUNT = 1_500
 """More units than a file of the smallest size holds."""

@@ -23,7 +23,7 @@ from orbitmq.client.strategies import (
 from orbitmq.wire.bodies_client import MessageQueue
 from tests.foreign.peers import java_program, require_tool
 
-pytestmark = pytest.mark.foreign
+pytestmark = [pytest.mark.nightly("clients"), pytest.mark.foreign]
 
 VERSIONS = ("4.9.7", "5.5.0")
 CASES = 400

@@ -19,6 +19,8 @@ from tests.sql.test_errors import WRONG
 from tests.sql.test_expressions import FALSE, NOT_COMPARABLE, PROPERTIES, TRUE, UNKNOWN
 from tests.wire_client import WireClient
 
+pytestmark = [pytest.mark.nightly("clients"), pytest.mark.foreign]
+
 Case = tuple[str, dict[str, str]]
 
 ONLY_5 = ("CONTAINS", "STARTSWITH", "ENDSWITH")

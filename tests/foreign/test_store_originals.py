@@ -113,6 +113,7 @@ def test_original_goes_on_with_what_ours_wrote_and_ours_goes_on_after_it(
     check_store(folder)
 
 
+@pytest.mark.nightly("exchange")
 def test_a_log_that_lies_elsewhere_is_served_by_both_in_turn(tmp_path: Path, namesrv: str) -> None:
     log = tmp_path / "disk" / "log"
     folder = DataFolder(tmp_path / "data", SMALL, (log,))
@@ -138,6 +139,7 @@ def spread_of(folder: DataFolder) -> list[str]:
     return [log for _, log in paths]
 
 
+@pytest.mark.nightly("exchange")
 def test_a_log_in_several_folders_is_served_by_both_in_turn_and_goes_round_alike(
     tmp_path: Path, namesrv: str
 ) -> None:
@@ -174,6 +176,7 @@ def test_a_log_in_several_folders_is_served_by_both_in_turn_and_goes_round_alike
         assert_all_there(ours, sent)
 
 
+@pytest.mark.nightly("exchange")
 def test_original_recovers_what_ours_left_when_killed_under_load(
     folder: DataFolder, namesrv: str, tmp_path: Path
 ) -> None:
@@ -199,6 +202,7 @@ def test_original_recovers_what_ours_left_when_killed_under_load(
     check_store(folder)
 
 
+@pytest.mark.nightly("exchange")
 def test_ours_goes_on_with_what_an_original_and_its_client_wrote(
     folder: DataFolder, namesrv: str
 ) -> None:
@@ -225,6 +229,7 @@ def test_ours_goes_on_with_what_an_original_and_its_client_wrote(
         assert_appends(original, "original-again", written, sent)
 
 
+@pytest.mark.nightly("exchange")
 def test_ours_recovers_what_an_original_left_when_killed_under_load(
     folder: DataFolder, namesrv: str
 ) -> None:
@@ -240,6 +245,7 @@ def test_ours_recovers_what_an_original_left_when_killed_under_load(
         assert assert_all_there(original, sent) == written
 
 
+@pytest.mark.nightly("exchange")
 def test_folder_that_one_broker_has_open_is_refused_to_the_other(
     folder: DataFolder, namesrv: str
 ) -> None:
@@ -258,6 +264,7 @@ def test_folder_that_one_broker_has_open_is_refused_to_the_other(
 
 
 @pytest.mark.timeout(600 + 120 * ROUNDS)
+@pytest.mark.nightly("exchange")
 def test_folder_that_changes_hands_under_kills_keeps_every_acknowledged_message(
     folder: DataFolder, namesrv: str
 ) -> None:

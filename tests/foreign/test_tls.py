@@ -10,7 +10,7 @@ from tests.foreign.test_clients import assert_round_trip, round_trip
 from tests.net.certificates import Authority
 from tests.wire_client import WireClient
 
-pytestmark = pytest.mark.foreign
+pytestmark = [pytest.mark.nightly("clients"), pytest.mark.foreign]
 
 
 def test_java_client_over_tls_gets_back_each_message(tmp_path: Path) -> None:

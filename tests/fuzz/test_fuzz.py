@@ -4,7 +4,7 @@ A targets module has `TARGETS`, a name and a function of bytes each. It may have
 inputs for each name (without them the recorded frames and their bodies are used), and `ALLOWED`,
 the errors that its targets may raise (without it only RemoteProtocolError).
 
-ORBITMQ_FUZZ_EXAMPLES says how many inputs each target gets; `make fuzz` sets it high.
+ORBITMQ_FUZZ_EXAMPLES says how many inputs each target gets; `make nightly-fuzz` sets it high.
 """
 
 import importlib
@@ -35,6 +35,8 @@ def default_seeds() -> list[bytes]:
     return [seed for seed in seeds if len(seed) <= SEED_SIZE_MAX]
 
 
+@pytest.mark.nightly("fuzz", short=True)
+@pytest.mark.timeout(60 + EXAMPLES)
 @pytest.mark.parametrize(
     ("module", "name"), TARGETS, ids=[f"{m.__name__.split('.')[-1]}-{name}" for m, name in TARGETS]
 )

@@ -1,9 +1,9 @@
 """T6: kills under load cost nothing that was acknowledged, and nothing else goes wrong.
 
-The short form runs with the tests; `make kills KILLS=2500` runs the long one, in rounds with
+The short form runs with the tests; `make nightly-kills KILLS=2500` the long one, in rounds with
 asynchronous and synchronous flush in turn; in every fourth, kills are power cuts. A round
 that fails leaves its histories, logs and store in the folder that it names. The seed says which
-kind of round it is, and repeats it: `ORBITMQ_KILL_SEED=seed make kills KILLS=50`.
+kind of round it is, and repeats it: `ORBITMQ_KILL_SEED=seed make nightly-kills KILLS=50`.
 """
 
 import os
@@ -49,7 +49,7 @@ def test_kills_under_load_cost_nothing_that_was_acknowledged(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not KILLS, reason="the long form: make kills")
+@pytest.mark.nightly("kills")
 @pytest.mark.timeout(0)
 def test_many_kills_under_load(tmp_path: Path) -> None:
     done = 0

@@ -3,7 +3,7 @@
 Method: a broker process whose folder is on a tmpfs of some MiB. It is filled by messages, and by a
 file of somebody else; tables cannot be saved then. Sends are refused with the disk's figures, reads
 go on, nothing that was acknowledged is lost, and within 5 s of space returning sends are taken
-again, without a restart. `make torture` does 100 cycles.
+again, without a restart. `make nightly-torture` does 100 cycles.
 """
 
 import os
@@ -129,7 +129,7 @@ def fill_with_a_file(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.torture
+@pytest.mark.nightly("torture", short=True)
 @pytest.mark.timeout(60 + 12 * CYCLES)
 def test_another_program_fills_the_disk_and_service_resumes_when_it_is_gone(disk: Path) -> None:
     slowest_s = 0.0
@@ -192,7 +192,7 @@ def assert_starts_again(disk: Path, sender: Sender) -> None:
         assert sender.send()
 
 
-@pytest.mark.torture
+@pytest.mark.nightly("torture", short=True)
 @pytest.mark.timeout(60 + 12 * CYCLES)
 def test_messages_fill_the_disk_and_service_resumes_when_it_grows(disk: Path) -> None:
     slowest_s = 0.0
@@ -220,7 +220,7 @@ def resize(disk: Path, size_mib: int) -> None:
     subprocess.run(command, check=True, capture_output=True, timeout=20)
 
 
-@pytest.mark.torture
+@pytest.mark.nightly("torture", short=True)
 @pytest.mark.timeout(120)
 def test_a_disk_too_small_for_all_messages_keeps_the_newest(disk: Path) -> None:
     """With cleanFileForciblyEnable, as by default, old files go before the disk is full."""
@@ -261,7 +261,7 @@ def fill_with_files(folder: Path) -> list[Path]:
     return made
 
 
-@pytest.mark.torture
+@pytest.mark.nightly("torture", short=True)
 @pytest.mark.timeout(60 + 12 * CYCLES)
 def test_a_disk_without_room_for_another_file_serves_again_when_there_is(disk: Path) -> None:
     """There are bytes enough, but no inode for the next file of the log or of a table."""

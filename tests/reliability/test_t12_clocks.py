@@ -112,7 +112,7 @@ def check_leases(client: WireClient) -> None:
     assert b'"member"' in client.ask(38, consumerGroup="Members").body
 
 
-@pytest.mark.torture
+@pytest.mark.nightly("torture", short=True)
 @pytest.mark.timeout(150)
 def test_a_wall_clock_that_jumps_or_drags_changes_no_order_and_loses_nothing(
     tmp_path: Path,
@@ -171,7 +171,7 @@ def moved_broker(
     return broker_process(tmp_path / "data", *SETTINGS, *options, module=module, env=env)
 
 
-@pytest.mark.torture
+@pytest.mark.nightly("torture", short=True)
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("jump_ms", [-DAY_MS, DAY_MS])
 def test_recovery_after_a_kill_does_not_ask_the_clock(tmp_path: Path, jump_ms: int) -> None:
@@ -202,7 +202,7 @@ def test_recovery_after_a_kill_does_not_ask_the_clock(tmp_path: Path, jump_ms: i
         load.check()
 
 
-@pytest.mark.torture
+@pytest.mark.nightly("torture", short=True)
 @pytest.mark.timeout(60)
 def test_nothing_is_removed_by_a_clock_that_is_wrong_for_a_moment(tmp_path: Path) -> None:
     """A jump forward makes nothing old until a second look finds the same."""
@@ -231,7 +231,7 @@ def time_passes(broker: BrokerProcess, span_s: float) -> None:
 # --- pauses ---
 
 
-@pytest.mark.torture
+@pytest.mark.nightly("torture", short=True)
 @pytest.mark.timeout(60 + 3 * max(PAUSES_S))
 @pytest.mark.parametrize("pause_s", PAUSES_S)
 def test_a_broker_that_was_stopped_for_a_while_goes_on_as_if_nothing_was(

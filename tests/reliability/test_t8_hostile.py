@@ -95,7 +95,7 @@ def unharmed(tmp_path: Path) -> Iterator[Bystander]:
         yield client
 
 
-@pytest.mark.torture
+@pytest.mark.nightly("torture", short=True)
 @pytest.mark.timeout(120 + 20 * ROUNDS)
 @pytest.mark.parametrize(
     ("at_once", "times_max"),

@@ -3,7 +3,8 @@
 Method: a broker of its own; workers run one exchange after the other, each cut at another byte. In
 the end every queue is read whole. What was acknowledged is there once, at the place that was
 answered; what never left whole is not there; what nobody knows is there once or not at all. No held
-pull, owed answer, connection or held byte is left at the broker. `make torture` does it five times.
+pull, owed answer, connection or held byte is left at the broker. `make nightly-torture` does
+it five times.
 """
 
 import asyncio
@@ -159,7 +160,7 @@ def assert_nothing_left(broker: BrokerProcess) -> None:
     assert broker.odd_log_lines() == []
 
 
-@pytest.mark.torture
+@pytest.mark.nightly("torture", short=True)
 @pytest.mark.timeout(1_800 if IS_LONG else 120)
 def test_whatever_byte_an_exchange_is_cut_at_the_outcome_is_the_truth(tmp_path: Path) -> None:
     chance, start_s = random.Random(SEED), time.monotonic()
@@ -193,7 +194,7 @@ def test_whatever_byte_an_exchange_is_cut_at_the_outcome_is_the_truth(tmp_path: 
     assert unknown > 10
 
 
-@pytest.mark.torture
+@pytest.mark.nightly("torture", short=True)
 @pytest.mark.timeout(600 if IS_LONG else 60)
 def test_a_piece_that_comes_late_changes_nothing(tmp_path: Path) -> None:
     """Wherever an exchange halts for a while, it ends as if it had not."""
@@ -217,7 +218,7 @@ def test_a_piece_that_comes_late_changes_nothing(tmp_path: Path) -> None:
     assert sum(len(history.unknown) + len(history.unsent) for history in histories) == 0
 
 
-@pytest.mark.torture
+@pytest.mark.nightly("torture", short=True)
 @pytest.mark.timeout(600 if IS_LONG else 60)
 def test_a_piece_that_comes_twice_costs_its_own_connection_only(tmp_path: Path) -> None:
     """What follows the piece is garbage: it may be stored as sent, but nothing else changes."""

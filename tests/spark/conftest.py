@@ -11,7 +11,11 @@ from orbitmq.spark.session import session
 from tests.foreign.judged import VERSIONS, System, system_of
 from tests.spark.standalone import Cluster, running_cluster
 
-ORIGINAL_MARKS = (pytest.mark.foreign, pytest.mark.compat, pytest.mark.timeout(900))
+ORIGINAL_MARKS = (
+    pytest.mark.nightly("spark"),
+    pytest.mark.foreign,
+    pytest.mark.timeout(900),
+)
 """The first run of all fetches jars; after that an original is there in seconds."""
 
 

@@ -1,6 +1,6 @@
 """T16: a large backlog is read in batches of the configured limit, each message once.
 
-The form for CI has few messages; `make kills-spark` has a million (`ORBITMQ_T16_BACKLOG`).
+The form for CI has few messages; `make nightly-spark` has a million (`ORBITMQ_T16_BACKLOG`).
 """
 
 import os
@@ -36,6 +36,7 @@ def backlog(spark: SparkSession, broker: EmbeddedBroker, topic: str) -> DataFram
     return reader.option("maxOffsetsPerTrigger", LIMIT).load()
 
 
+@pytest.mark.nightly("spark", short=True)
 @pytest.mark.timeout(300 + BACKLOG // 200)
 def test_a_backlog_is_read_in_batches_of_the_limit(spark: SparkSession, tmp_path: Path) -> None:
     with EmbeddedBroker() as broker:

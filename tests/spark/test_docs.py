@@ -1,21 +1,18 @@
 """The pages about Spark: every program on them runs as it stands, in order, and is well typed.
 
-In: the README, docs/start/spark.md, the guides, the notebook. Out: a failure that names the page.
+In: the README, docs/start/spark.md, the guides. Out: a failure that names the page.
 The programs of a page run in a process of their own, which `NAMESRV_ADDR` tells of a new broker and
 whose folder is a temporary one; they share a session, started with `session()`'s settings.
 """
 
-import json
 import os
 import re
-import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from orbitmq import Message, Producer
 from orbitmq.spark.session import LOCAL_SETTINGS, SHARED_SETTINGS
@@ -30,7 +27,6 @@ ROOT = Path(__file__).parents[2]
 PAGES = ("start/spark", "guides/spark", "guides/spark-recipes", "guides/spark-logs")
 RECIPES = "guides/spark-recipes"
 README = (ROOT / "README.md").read_text()
-NOTEBOOK = ROOT / "examples/spark/orders.ipynb"
 LIMIT_S = 540
 README_BATCH, README_BATCHES = 500, 12
 """Messages of 1 KB: several times what `show()` reads before it has its twenty rows."""
@@ -48,12 +44,6 @@ def _programs(text: str) -> dict[str, str]:
 
 PROGRAMS = {page: _programs((ROOT / "docs" / f"{page}.md").read_text()) for page in PAGES}
 README_PROGRAM = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[2]
-
-
-def _cells() -> list[str]:
-    """Return the notebook's cells of code."""
-    cells = json.loads(NOTEBOOK.read_text())["cells"]
-    return ["".join(cell["source"]) + "\n" for cell in cells if cell["cell_type"] == "code"]
 
 
 @pytest.fixture
@@ -114,23 +104,6 @@ def test_the_readme_s_spark_program_runs_without_a_traceback(namesrv: str, tmp_p
     _run({"readme.py": text}, tmp_path, namesrv)
     copied = [message.tag for message in stored(namesrv, "orders_copy")]
     assert copied == ["copied"] * README_BATCH * README_BATCHES
-
-
-def test_the_notebook_runs_from_top_to_bottom(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "notebook.py"
-    path.write_text("\n".join(_cells()))
-    totals = runpy.run_path(str(path), run_name="__main__")["totals"]
-    assert [int(amount) for amount in totals["amount"]] == [6633, 6567, 6700]
-    printed = capsys.readouterr()
-    assert "|     AT|    67|" in printed.out
-    assert re.search(r"by_country  200 rows .* orders: no lag  ended", printed.err)
-
-
-def test_the_notebook_has_no_outputs() -> None:
-    cells = json.loads(NOTEBOOK.read_text())["cells"]
-    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
 
 
 @pytest.mark.slow

@@ -23,8 +23,8 @@ ALL = ReadAllAvailable()
 SCHEMA = arrow_schema(["topic", "keys", "body", "physicalOffset"])
 
 pytestmark = [
+    pytest.mark.nightly("spark"),
     pytest.mark.foreign,
-    pytest.mark.compat,
     pytest.mark.slow,
     pytest.mark.timeout(600),
 ]

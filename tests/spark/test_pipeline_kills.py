@@ -1,7 +1,7 @@
 """T16: whatever dies under a pipeline, each message is in its sink exactly once.
 
 The form for CI kills 3 times each of driver, worker and broker, and an executor of a cluster;
-`make kills-spark` is the long one, which kills batch writes, too, and judges how long restarts
+`make nightly-spark` is the long one, which kills batch writes, too, and judges how long restarts
 take: on a machine that others use at the same time that would say nothing. A failure names the
 seed; `ORBITMQ_T16_SEED=seed` repeats it.
 """
@@ -21,7 +21,11 @@ EXECUTOR_KILLS = int(LONG or "1")
 SEED = int(os.environ.get("ORBITMQ_T16_SEED", "0")) or int(time.time())
 LIMIT_S = 1_200 + 60 * KILLS
 
-pytestmark = [pytest.mark.slow, pytest.mark.torture, pytest.mark.timeout(LIMIT_S)]
+pytestmark = [
+    pytest.mark.nightly("spark"),
+    pytest.mark.slow,
+    pytest.mark.timeout(LIMIT_S),
+]
 
 
 def check(report: Report) -> None:
@@ -47,6 +51,6 @@ def test_executors_killed_in_the_middle_of_a_batch_lose_and_double_nothing(
     assert report.kills["executor"] == EXECUTOR_KILLS
 
 
-@pytest.mark.skipif(LONG is None, reason="only in the long form: make kills-spark")
+@pytest.mark.skipif(LONG is None, reason="only in the long form: make nightly-spark")
 def test_a_killed_batch_write_that_is_run_again_stores_nothing_twice(tmp_path: Path) -> None:
     check(judge_writes(tmp_path / "run", SEED, KILLS))

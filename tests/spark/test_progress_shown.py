@@ -16,8 +16,8 @@ from tests.spark.test_topic_judged import make, send, step, stream
 VERSION = "4.9.7"
 
 pytestmark = [
+    pytest.mark.nightly("spark"),
     pytest.mark.foreign,
-    pytest.mark.compat,
     pytest.mark.slow,
     pytest.mark.timeout(600),
 ]

@@ -219,7 +219,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.foreign
-@pytest.mark.compat
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_an_original_with_access_control_takes_what_spark_signs_and_nothing_else(

@@ -25,7 +25,11 @@ from tests.spark.packaging_parts import made_environment
 from tests.spark.sinking import bodies
 from tests.spark.standalone import WORKER_COUNT, Cluster, submit
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # many JVMs start on two cores
+pytestmark = [
+    pytest.mark.nightly("spark"),
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+]  # many JVMs start on two cores
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "examples/spark/copy_orders.py"

@@ -3,7 +3,7 @@
 Method: a small folder is made by `slow_store`; one bit, sector or file of it is changed, and the
 verdict must be unhealthy. The fields in which a flip can go unseen, because the format keeps no
 second copy of them, are listed here by name, and the test proves the list to be exact.
-Short form: every bit of a folder of four records. `make torture`: of one with ten.
+Short form: every bit of a folder of four records. `make nightly-torture`: of one with ten.
 """
 
 import os
@@ -103,7 +103,7 @@ def test_the_folder_is_healthy_before_it_is_damaged() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.torture
+@pytest.mark.nightly("torture", short=True)
 @pytest.mark.timeout(0 if IS_LONG else 600)
 def test_every_bit_of_the_log_that_something_else_knows_is_seen() -> None:
     blobs = made_folder(MEASURED)
@@ -141,7 +141,7 @@ def is_looked_up(stored: Stored, place: int) -> bool:
     return properties.startswith(names, start) and properties[at] != 2
 
 
-@pytest.mark.torture
+@pytest.mark.nightly("torture", short=True)
 @pytest.mark.timeout(0 if IS_LONG else 600)
 def test_every_bit_between_and_behind_records_is_seen() -> None:
     blobs = made_folder(MESSAGES)
@@ -156,7 +156,7 @@ def test_every_bit_between_and_behind_records_is_seen() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.torture
+@pytest.mark.nightly("torture", short=True)
 @pytest.mark.timeout(0 if IS_LONG else 600)
 def test_every_bit_of_every_queue_file_is_seen() -> None:
     blobs = made_folder(MESSAGES)
@@ -166,7 +166,7 @@ def test_every_bit_of_every_queue_file_is_seen() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.torture
+@pytest.mark.nightly("torture", short=True)
 @pytest.mark.timeout(0 if IS_LONG else 600)
 def test_every_bit_of_every_index_file_is_seen() -> None:
     blobs = made_folder(MEASURED)

@@ -1,7 +1,8 @@
 """T4: whatever a kill or a power cut leaves, the store opens, keeps its promises, and goes on.
 
-The programme is in crash_programme.py, the workloads in workloads.py. `make torture` runs the long
-form: every piece of every prefix, many random parts, and more workloads made from other seeds.
+The programme is in crash_programme.py, the workloads in workloads.py. `make nightly-torture` runs
+the long form: every piece of every prefix, many random parts, and more workloads made from
+other seeds.
 """
 
 import os
@@ -24,7 +25,7 @@ SEEDS = range(1, int(os.environ.get("ORBITMQ_TORTURE_SEEDS", "42")) + 1) if IS_L
 SAMPLING = Sampling(None, 30, 4, 3) if IS_LONG else Sampling(3, 4, 10, 2)
 
 
-@pytest.mark.torture
+@pytest.mark.nightly("torture", short=True)
 @pytest.mark.timeout(0 if IS_LONG else 240)
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.__name__)
 def test_every_crash_state_is_recovered_without_loss_or_invention(workload: Workload) -> None:

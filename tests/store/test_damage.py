@@ -2,8 +2,9 @@
 
 Method: a folder of 100 messages in five log files (20 kB), made by the real store, is damaged in
 one place; `damage_judge` says what must hold. Short form: some damages of each kind, the same every
-time. `make torture` runs the long form: every bit of every file of log, queues and index and of the
-checkpoint's first sector, every sector, every file; folders after a clean stop and after a kill.
+time. `make nightly-torture` runs the long form: every bit of every file of log, queues and index
+and of the checkpoint's first sector, every sector, every file; folders after a clean stop and
+after a kill.
 """
 
 import os
@@ -41,7 +42,10 @@ SEED = 5
 FLIP_COUNT = 80
 CHUNK_FLIPS = 500
 
-pytestmark = [pytest.mark.torture, pytest.mark.timeout(0 if IS_LONG else 240)]
+pytestmark = [
+    pytest.mark.nightly("torture", short=True),
+    pytest.mark.timeout(0 if IS_LONG else 240),
+]
 BOTH = pytest.mark.parametrize("healthy", made(), ids=["clean", "killed"])
 
 

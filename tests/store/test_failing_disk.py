@@ -192,7 +192,7 @@ def call_sites(options: StoreOptions, kind: str) -> int:
     return seen[kind]
 
 
-@pytest.mark.torture
+@pytest.mark.nightly("torture", short=True)
 @pytest.mark.timeout(0 if IS_LONG else 120)
 @pytest.mark.parametrize("options", [ASYNC, SYNC], ids=["asynchronous", "synchronous"])
 @pytest.mark.parametrize("name", TROUBLES)

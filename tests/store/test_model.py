@@ -1,4 +1,4 @@
-"""T3: the store against its model. `make torture` runs the long form."""
+"""T3: the store against its model. `make nightly-torture` runs the long form."""
 
 import os
 
@@ -12,7 +12,7 @@ IS_LONG = os.environ.get("ORBITMQ_TORTURE") == "long"
 RUNS, STEPS = (5_000, 200) if IS_LONG else (200, 50)
 
 
-@pytest.mark.torture
+@pytest.mark.nightly("torture", short=True)
 @pytest.mark.timeout(0 if IS_LONG else 240)
 def test_the_store_agrees_with_its_model_whatever_is_done_to_it() -> None:
     StoreMachine.counts.clear()

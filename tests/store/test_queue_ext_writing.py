@@ -381,7 +381,7 @@ class UnitsProgramme(CrashProgramme):
         self.counts["units"] += assert_units(blobs_of(driven.files), wide_bits_of)
 
 
-@pytest.mark.torture
+@pytest.mark.nightly("torture", short=True)
 @pytest.mark.timeout(0 if IS_LONG else 240)
 def test_after_every_crash_each_address_leads_to_the_unit_of_its_record() -> None:
     counts = UnitsProgramme(extended(1), SAMPLING, 1).run()
