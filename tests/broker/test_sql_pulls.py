@@ -131,7 +131,7 @@ def test_figures_count_what_pulls_got_hot_or_cold_and_at_once_or_later(tmp_path:
         await broker.call(by_request("n > 3"))
         waits = {"sysFlag": 6, "suspendTimeoutMillis": 9_000}
         held = asyncio.ensure_future(broker.call(by_request("n = 0", 6, **waits)))
-        while not len(context_of(broker).long_polls):
+        while not len(context_of(broker).held_reads):
             await asyncio.sleep(0)
         await fill(broker, 2)
         assert bodies(await held) == [b"0"]

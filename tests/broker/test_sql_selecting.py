@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from orbitmq.broker import turn_share
-from orbitmq.broker.long_poll import LongPolls
+from orbitmq.broker.long_poll import HeldPull, LongPolls
 from orbitmq.broker.pulls import Pull
 from orbitmq.broker.selecting import LOOK_S, TimedFilter, look
 from orbitmq.core import CoreState, Gathered, PullStatus, Queue, gather
@@ -18,6 +18,7 @@ from orbitmq.wire.properties import TAGS, parse_properties
 from orbitmq.wire.record import log_offset_of, properties_of, scan_records
 from orbitmq.world.clock import SystemClock
 from orbitmq.world.net import run
+from tests.broker.test_long_poll import new_polls
 from tests.core.hot import IMPLEMENTATIONS, NOW_MS, ORIGIN, new_state, publish, send_frame
 
 CORE = IMPLEMENTATIONS["plain"]
@@ -172,29 +173,29 @@ def hold(polls: LongPolls, state: CoreState, tag: str) -> Asker:
 def grow(polls: LongPolls, state: CoreState, *tags: str) -> Queue:
     send(state, *tags)
     queue = state.topics["T"].queues[0]
-    polls.wake({queue})
+    polls.held.wake({queue})
     return queue
 
 
 def test_a_waiting_pull_looks_at_each_message_once() -> None:
     state, noted = sent("a"), list[tuple[Pull, Gathered]]()
-    polls = LongPolls(
-        state, SystemClock(), lambda pull, found, _took_s: noted.append((pull, found))
-    )
+    polls = new_polls(state, SystemClock())
+    polls.note = lambda pull, found, _took_s: noted.append((pull, found))
     asker = hold(polls, state, "wanted")
     grow(polls, state, "a", "a")
-    (held,) = polls._held[state.topics["T"].queues[0]]
+    (held,) = polls.held.of(state.topics["T"].queues[0])
+    assert isinstance(held, HeldPull)
     assert (held.next_offset, asker.answers, noted) == (3, [], [])
     grow(polls, state, "a", "wanted", "a")
     (answer,) = asker.answers
     assert (answer.code, answer.fields["nextBeginOffset"]) == (0, "6")
     assert [found.message_count for _, found in noted] == [1]
-    assert len(polls) == 0
+    assert len(polls.held) == 0
 
 
 def test_a_waiting_pull_whose_filter_takes_too_long_is_answered_with_where_to_go_on() -> None:
     state = sent("a")
-    polls = LongPolls(state, Ticking(), lambda _pull, _found, _took_s: None)
+    polls = new_polls(state, Ticking())
     asker = hold(polls, state, "wanted")
     grow(polls, state, *(["a"] * 100))
     (answer,) = asker.answers
@@ -207,7 +208,7 @@ def test_many_waiting_pulls_are_looked_at_in_slices(monkeypatch: pytest.MonkeyPa
     state = sent("a")
 
     async def scenario() -> None:
-        polls = LongPolls(state, Ticking(), lambda _pull, _found, _took_s: None)
+        polls = new_polls(state, Ticking())
         askers = [hold(polls, state, "wanted") for _ in range(20)]
         grow(polls, state, "wanted")
         answered = [sum(len(asker.answers) for asker in askers)]
@@ -215,7 +216,7 @@ def test_many_waiting_pulls_are_looked_at_in_slices(monkeypatch: pytest.MonkeyPa
             await asyncio.sleep(0)
             answered.append(sum(len(asker.answers) for asker in askers))
         assert answered == list(range(1, 21)), "one in each turn, in the order they came"
-        assert len(polls) == 0
+        assert len(polls.held) == 0
 
     run(scenario())
 
@@ -227,7 +228,7 @@ def test_a_pull_that_was_cancelled_between_slices_is_not_looked_at(
     state = sent("a")
 
     async def scenario() -> None:
-        polls = LongPolls(state, Ticking(), lambda _pull, _found, _took_s: None)
+        polls = new_polls(state, Ticking())
         first = hold(polls, state, "wanted")
         pull = pull_of(state, "wanted", 1)
         later, second = polls.hold(pull, 15.0), Asker()
@@ -236,7 +237,7 @@ def test_a_pull_that_was_cancelled_between_slices_is_not_looked_at(
         assert first.answers
         later.cancel()
         await asyncio.sleep(0)
-        assert (second.answers, len(polls)) == ([], 0)
+        assert (second.answers, len(polls.held)) == ([], 0)
 
     run(scenario())
 

@@ -5,12 +5,11 @@ import asyncio
 import pytest
 
 from orbitmq.broker.delays import TURN_COUNT_MAX
-from orbitmq.broker.long_poll import LongPolls
+from orbitmq.broker.held_reads import HeldRead, HeldReads
 from orbitmq.broker.turn_share import SHARE_MAX_S, SLICE_S, share_s
-from orbitmq.core import CoreState
 from orbitmq.world.net import run
 from tests.broker.delaying import ROOT, site
-from tests.broker.test_long_poll import Asker, hold, send
+from tests.broker.test_long_poll import Asker, hold, new_polls, send
 from tests.core.hot import new_state
 from tests.namesrv.registering import HandClock
 from tests.store.driven import HandClock as StoreClock
@@ -28,16 +27,16 @@ def test_a_slice_takes_a_quarter_of_a_turn_within_limits(others_s: float, slice_
     assert share_s(others_s) == pytest.approx(slice_s)
 
 
-class Costly(LongPolls):
-    """Held pulls of which each takes some time."""
+class Costly(HeldReads):
+    """Held reads of which each takes some time."""
 
-    def __init__(self, core: CoreState, clock: HandClock) -> None:
-        super().__init__(core, clock, lambda _pull, _found, _took_s: None)
+    def __init__(self, clock: HandClock) -> None:
+        super().__init__(clock)
         self.hands = clock
 
-    def _look_for(self, held: object) -> None:
+    def _look_for(self, read: HeldRead) -> None:
         self.hands.now_s += LOOK_S
-        super()._look_for(held)  # type: ignore[arg-type]  # handed on as it is
+        super()._look_for(read)
 
 
 def test_many_held_pulls_are_woken_within_few_turns_when_turns_are_long() -> None:
@@ -47,10 +46,11 @@ def test_many_held_pulls_are_woken_within_few_turns_when_turns_are_long() -> Non
     async def scenario() -> None:
         state, clock = new_state(), HandClock()
         queue = state.topics["T"].queues[0]
-        polls = Costly(state, clock)
+        polls = new_polls(state, clock)
+        polls.held = Costly(clock)
         askers: list[Asker] = [hold(polls, queue, "Wanted")[0] for _ in range(500)]
         send(state, "Wanted", 1)
-        polls.wake({queue})
+        polls.held.wake({queue})
         turns = 1
         while not all(asker.answers for asker in askers):
             clock.now_s += 0.06  # what others do in this turn

@@ -24,6 +24,7 @@ from orbitmq.broker.delay_offsets import DelayOffsets
 from orbitmq.broker.filters import FilterTable
 from orbitmq.broker.flushing import Flusher
 from orbitmq.broker.groups import GroupTable
+from orbitmq.broker.held_reads import HeldReads
 from orbitmq.broker.keeping import Keeper
 from orbitmq.broker.long_poll import LongPolls
 from orbitmq.broker.offset_moved import ToldEvents
@@ -122,7 +123,8 @@ class Context:
         self.clients = ClientTable(core)
         self.queue_locks = QueueLocks()
         note_pull = partial(note_outcome, self)
-        self.long_polls = LongPolls(core, clock, note_pull)
+        self.held_reads = HeldReads(clock)
+        self.long_polls = LongPolls(core, clock, self.held_reads, note_pull)
         self.told_events = ToldEvents()
         self.on_grown = GrownQueues()
         """Told of the queues that have grown, when that may be seen."""
@@ -170,7 +172,7 @@ class Context:
         registry.gauge(
             "orbitmq_broker_held_pulls",
             "Pulls that wait for a message.",
-            lambda: len(self.long_polls),
+            lambda: len(self.held_reads),
         )
         registry.gauge(
             "orbitmq_broker_delayed_messages",
@@ -343,10 +345,10 @@ class Context:
             log.exception("what was to follow a write failed")
 
     def _note_seen(self, grown: set[Queue]) -> None:
-        """Let the answers go that are true now, then wake the pulls and tell all who follow."""
+        """Let the answers go that are true now, then wake held reads and tell all who follow."""
         self.store.wake()
         self._stored.value = self.store.message_count
-        self.long_polls.wake(grown)
+        self.held_reads.wake(grown)
         self.on_grown.tell(grown)
 
     def _request_rest(self) -> None:

@@ -82,13 +82,13 @@ def _remove(context: Context, topics: list[str]) -> None:
     gone = [
         queue
         for topic in topics
-        for queue in _queues(context, topic)  # held pulls are in these only
+        for queue in _queues(context, topic)  # held reads are in these only
     ]
     context.topics.remove(topics)
     for topic in topics:
         context.offsets.remove_topic(topic)
     for queue in gone:
-        context.long_polls.end(queue, f"topic[{queue.topic}] not exist, apply first please!")
+        context.held_reads.end_queue(queue, f"topic[{queue.topic}] not exist, apply first please!")
 
 
 def _queues(context: Context, topic: str) -> list[Queue]:
