@@ -29,6 +29,7 @@ from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.bodies_namesrv import BrokerData
 from orbitmq.wire.properties import parse_properties
 from tests.client.producing import run
+from tests.client.relay import relay
 from tests.client.scripted import CLOSE, JUNK, SILENT, TOPIC, Cluster, scripted
 from tests.net.running import HOST, PATIENCE_S, until
 
@@ -490,7 +491,7 @@ def test_three_attempts_ended_within_15_ms_while_the_only_broker_restarted() -> 
                 assert len(caught.value.attempts) == 3
                 sent = asyncio.create_task(producer.send(MESSAGE, timeout=5))
                 await asyncio.sleep(0.05)  # so that the first attempt has failed
-                async with await _relay(restarting, cluster.brokers[0].address):
+                async with relay(restarting, cluster.brokers[0].address):
                     assert (await sent).status is SendStatus.SEND_OK
                 assert len(attempts) == 1
 
@@ -511,19 +512,3 @@ def test_closing_between_two_attempts_ends_the_send() -> None:
                     await asyncio.wait_for(waiting, 0.1)
 
     run(main())
-
-
-async def _relay(listener: socket.socket, address: str) -> asyncio.Server:
-    """Have a bound socket accept connections and pass them on."""
-    host, port = address.split(":")
-
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65_536):
-            writer.write(data)
-        writer.close()
-
-    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        their_reader, their_writer = await asyncio.open_connection(host, port)
-        await asyncio.gather(pump(reader, their_writer), pump(their_reader, writer))
-
-    return await asyncio.start_server(pass_on, sock=listener)

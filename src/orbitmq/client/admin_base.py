@@ -18,6 +18,7 @@ from typing import NamedTuple, Self, TypeVar, Unpack
 
 from orbitmq.client.admin_results import BrokerEntry, Cluster
 from orbitmq.client.instance import Instance, join
+from orbitmq.client.name_servers import nobody_answers
 from orbitmq.client.remote import SUCCESS, failure_of, request
 from orbitmq.client.routes import MASTER_ID, Route
 from orbitmq.client.settings import ClientOptions, ClientSettings, settings_from
@@ -169,10 +170,7 @@ class AdminBase:
         try:
             answer = await servers.call(asked, self.settings.request_timeout_s)
         except (ConnectFailed, OutcomeUnknown) as error:
-            raise ConnectFailed(
-                f"no name server answers: {error}; is one running at "
-                f"{', '.join(servers.addresses)}?"
-            ) from error
+            raise nobody_answers("no name server answers", error, servers.addresses) from error
         if answer.code != ResponseCode.SUCCESS:
             raise failure_of(answer)
         return answer

@@ -27,10 +27,10 @@ from orbitmq.client.name_servers import LOOKUP_INTERVAL_S, NameServers, source_o
 from orbitmq.client.on_broker import handlers_of
 from orbitmq.client.publication import vip_address
 from orbitmq.client.remote import Remote, request
-from orbitmq.client.routes import MASTER_ID, Routes
+from orbitmq.client.routes import MASTER_ID, Route, Routes
 from orbitmq.client.sending import read_answers
 from orbitmq.client.settings import ClientSettings
-from orbitmq.errors import ClientStateError, MQError
+from orbitmq.errors import ClientStateError, ConnectFailed, MQError
 from orbitmq.metrics import Registry
 from orbitmq.net.dispatch import Dispatcher
 from orbitmq.wire.bodies_client import Heartbeat, ProducerData
@@ -50,6 +50,8 @@ GOODBYE_S = 2.0
 """So long a close waits for brokers that do not answer: they notice by themselves."""
 INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
 """Every client of the original is in this group as well; tools expect it."""
+ASK_AGAIN_S = 0.5
+"""So often name servers are asked again that were not there at a start."""
 NAME_RANGE = 2**48
 
 T = TypeVar("T")
@@ -225,6 +227,23 @@ class Instance:
         return {topic for member in members for topic in member.topics()}
 
     # --- routes ---
+
+    async def find_route(self, topic: str, wait_s: float, is_wanted: Callable[[], bool]) -> Route:
+        """Return a topic's route; name servers that are not there yet are waited for.
+
+        Raises ConnectFailed when none has answered within `wait_s`, or nobody wants it any more.
+        """
+        ends_s, is_told = self.loop.time() + wait_s, False
+        while True:
+            try:
+                return await self.routes.find(topic)
+            except ConnectFailed as error:
+                if self.loop.time() >= ends_s or not is_wanted():
+                    raise
+                if not is_told:
+                    log.warning("the start waits up to %g s for a name server: %s", wait_s, error)
+                is_told = True
+            await asyncio.sleep(min(ASK_AGAIN_S, wait_s))
 
     async def refresh_routes(self) -> None:
         """Ask for the routes of all topics in use, and end connections nobody needs any more."""

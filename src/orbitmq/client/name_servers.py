@@ -8,12 +8,13 @@ Rules:
    `namesrv_lookup` (or the environment's NAMESRV_LOOKUP) serves, asked for again every two minutes.
 2. One name server is used, picked at random, until it fails; then the next one. Names are resolved
    anew at every dial.
-3. What one says counts: an answer with an error code is an answer, only silence moves on.
+3. What one says counts: an answer with an error code is an answer. Silence moves on, and so does
+   one who does not know these requests: that is no name server.
 4. Silence is told in the log once, and its end once.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from orbitmq.client.settings import (
     LOOKUP_VARIABLE,
@@ -21,7 +22,15 @@ from orbitmq.client.settings import (
     ClientSettings,
     environment,
 )
-from orbitmq.errors import ConnectFailed, MQError, OutcomeUnknown, SettingError
+from orbitmq.errors import (
+    ConnectFailed,
+    ConnectionClosed,
+    MQError,
+    OutcomeUnknown,
+    RequestTimeout,
+    SettingError,
+)
+from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command
 from orbitmq.world.chance import Chance
 from orbitmq.world.http import fetch_text
@@ -31,6 +40,13 @@ log = logging.getLogger(__name__)
 
 LOOKUP_INTERVAL_S = 120.0
 LOOKUP_TIMEOUT_S = 3.0
+
+BASIC_REQUESTS = (
+    RequestCode.GET_ROUTEINFO_BY_TOPIC,
+    RequestCode.GET_BROKER_CLUSTER_INFO,
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+)
+"""Every name server answers them, and no broker does."""
 
 Ask = Callable[[str, Command, float], Awaitable[Command]]
 """Gives the answer of an address within a time."""
@@ -88,7 +104,8 @@ class NameServers:
             address = self.addresses[self._current % len(self.addresses)]
             try:
                 answer = await self._ask(address, request, timeout_s)
-            except (ConnectFailed, OutcomeUnknown) as error:
+                _refuse_others(address, request, answer)
+            except (ConnectFailed, OutcomeUnknown, SettingError) as error:
                 last = error
                 self._move_on(address, error)
                 continue
@@ -105,3 +122,22 @@ class NameServers:
         if address not in self._silent and not self.is_closed:
             self._silent.add(address)
             log.warning("name server %s does not answer: %s", address, error)
+
+
+def _refuse_others(address: str, request: Command, answer: Command) -> None:
+    """Raise SettingError when what answers at an address cannot be a name server."""
+    if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and request.code in BASIC_REQUESTS:
+        raise SettingError(
+            f"{address} is no name server, but perhaps a broker: it does not support request "
+            f"{request.code}. Give the name server's address; its port is 9876 by default"
+        )
+
+
+def nobody_answers(problem: str, error: MQError, addresses: Sequence[str]) -> ConnectFailed:
+    """Return the error of a request that no name server has answered, with what may be wrong."""
+    ask = "is one running"
+    if isinstance(error, ConnectionClosed):
+        ask = "does it want TLS (tls=TlsClientSettings(...)), or is it no name server that runs"
+    elif isinstance(error, RequestTimeout):
+        ask = "is it a name server that runs"
+    return ConnectFailed(f"{problem}: {error}; {ask} at {', '.join(addresses)}?")

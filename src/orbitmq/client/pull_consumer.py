@@ -80,7 +80,11 @@ class PullConsumer:
     # --- life ---
 
     async def start(self) -> None:
-        """Join the group; raises ConnectFailed when no name server answers."""
+        """Join the group; raises ConnectFailed when no name server answers.
+
+        With subscriptions, name servers that are not there yet are waited for, up to
+        `start_wait_s`.
+        """
         if self._is_started or self._is_closed:
             raise ClientStateError(
                 f"the pull consumer of group {self.group} was started before; make a new one"
@@ -98,6 +102,7 @@ class PullConsumer:
             await instance.leave()
             raise
         member.puller.filter_hooks = self._filter_hooks
+        member.is_wanted = lambda: not self._is_closed
         self._member = member
         try:
             await self._begin(member)

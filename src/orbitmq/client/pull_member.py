@@ -59,6 +59,8 @@ class PullMember:
         self._tasks: list[asyncio.Task[None]] = []
         self._watched: dict[str, tuple[set[MessageQueue], list[QueuesChanged]]] = {}
         self._start_ms = instance.clock.wall_ms()
+        self.is_wanted: Callable[[], bool] = lambda: True
+        """Whether a start that waits is to go on."""
 
     # --- life ---
 
@@ -68,7 +70,7 @@ class PullMember:
         self.instance.routes.watch(self._route_changed)
         await self.store.load()
         for subscription in list(self.subscriptions.values()):
-            await self.check(subscription)
+            await self.check(subscription, self._settings.start_wait_s)
         await self.instance.heartbeat()
         is_complete = await self._sharing.look()
         self._tasks.append(self.instance.spawn(self._sharing.run(is_complete=is_complete)))
@@ -76,18 +78,15 @@ class PullMember:
             beat = every(self._settings.commit_interval_s, self.queues.store_by_time)
             self._tasks.append(self.instance.spawn(beat))
 
-    async def check(self, subscription: Subscription) -> None:
+    async def check(self, subscription: Subscription, wait_s: float = 0.0) -> None:
         """Find a topic's route, and have a broker check the expression if it is SQL.
 
-        Raises RequestFailed when it is refused.
+        Raises RequestFailed when it is refused, ConnectFailed when no name server answers within
+        `wait_s`.
         """
-        await self.find_route(subscription.topic)
-        await check_expression(self.instance, self.group, subscription)
-
-    async def find_route(self, topic: str) -> None:
-        """Know where a topic is, if it exists."""
         with contextlib.suppress(RouteNotFound):  # sharing looks again, and says so
-            await self.instance.routes.find(topic)
+            await self.instance.find_route(subscription.topic, wait_s, self.is_wanted)
+        await check_expression(self.instance, self.group, subscription)
 
     async def look(self) -> None:
         """Look now which queues are ours."""
@@ -110,7 +109,8 @@ class PullMember:
     async def watch(self, topic: str, changed: QueuesChanged) -> None:
         """Call `changed` whenever the topic has other queues than before."""
         _, listeners = self._watched.setdefault(topic, (set(), []))
-        await self.find_route(topic)
+        with contextlib.suppress(RouteNotFound):
+            await self.instance.routes.find(topic)
         if not listeners:
             self._watched[topic] = self._queues_now(topic), listeners
         listeners.append(changed)

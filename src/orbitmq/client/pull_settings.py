@@ -52,6 +52,7 @@ class PullConsumerOptions(ClientOptions, total=False):
     max_reconsume_times: int
     unit_mode: bool
     rebalance_interval_s: float
+    start_wait_s: float
 
 
 class PullConsumerSettings(ClientSettings, frozen=True, kw_only=True):
@@ -120,6 +121,9 @@ class PullConsumerSettings(ClientSettings, frozen=True, kw_only=True):
     rebalance_interval_s: float = 20.0
     """How often to look who has which queue, even if nobody says that it changed."""
 
+    start_wait_s: float = 30.0
+    """How long a start waits for name servers that are not there yet; 0: not at all."""
+
     @property
     def is_broadcasting(self) -> bool:
         """Whether each member gets all messages."""
@@ -137,6 +141,7 @@ _RANGES = {
     "queue_span_max": Range(1, 65_535),
     "max_reconsume_times": Range(0, 2**31 - 1),
     "rebalance_interval_s": Range(0.1, 3600),
+    "start_wait_s": Range(0, 86_400),
 }
 
 

@@ -91,9 +91,10 @@ class PushConsumer:
     async def start(self) -> None:
         """Begin to consume.
 
-        Raises ClientStateError when it was started before, ConnectFailed when no name server
-        answers, RequestFailed when a broker refuses an SQL selector. After a failure it may be
-        started again.
+        Name servers that are not there yet are waited for, up to `start_wait_s`. Raises
+        ClientStateError when it was started before, ConnectFailed when no name server answers,
+        RequestFailed when a broker refuses an SQL selector. After a failure it may be started
+        again.
         """
         if self._state != NEW:
             raise ClientStateError(
@@ -122,6 +123,7 @@ class PushConsumer:
         running: RunningPush | None = None
         try:
             running = RunningPush(instance, self.settings, self._subscriptions)
+            running.is_wanted = lambda: not self._is_unwanted()
             await running.start(self._handler, self.consume_hooks, self.filter_hooks)
         except BaseException:
             try:

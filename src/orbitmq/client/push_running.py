@@ -99,6 +99,8 @@ class RunningPush:
         self._told = Told(instance, settings, self.rebalancing, self.figures)
         self._tasks: list[asyncio.Task[None]] = []
         self._is_watching = False
+        self.is_wanted: Callable[[], bool] = lambda: True
+        """Whether a start that waits is to go on."""
         self._connect()
 
     def _connect(self) -> None:
@@ -125,10 +127,10 @@ class RunningPush:
         self.instance.add_consumer(self)
         self.instance.routes.watch(self._route_changed)
         self._is_watching = True
-        for subscription in list(self.subscriptions.values()):
-            await self.introduce(subscription)
-        await self.pulls.tell_brokers(self.subscriptions)
         settings = self.settings
+        for subscription in list(self.subscriptions.values()):
+            await self.introduce(subscription, settings.start_wait_s)
+        await self.pulls.tell_brokers(self.subscriptions)
         self._begin(self.rebalancing.run())
         self._every(settings.commit_interval_s, self._commit)
         self._every(min(settings.consume_timeout_s, STUCK_LOOK_S), self._return_stuck)
@@ -153,14 +155,14 @@ class RunningPush:
     def _every(self, period_s: float, action: Callable[[], Awaitable[object]]) -> None:
         self._begin(every(period_s, action))
 
-    async def introduce(self, subscription: Subscription) -> None:
+    async def introduce(self, subscription: Subscription, wait_s: float = 0.0) -> None:
         """Find a topic's route, and have a broker check the expression if it is SQL.
 
         A topic that does not exist yet is consumed as soon as it does. Raises MQError when no name
-        server answers or the broker refuses the expression.
+        server answers within `wait_s`, or the broker refuses the expression.
         """
         try:
-            await self.instance.routes.find(subscription.topic)
+            await self.instance.find_route(subscription.topic, wait_s, self.is_wanted)
         except RouteNotFound as error:
             if not is_retry_topic(subscription.topic):
                 log.warning("%s. It is consumed as soon as it is there", error)

@@ -61,6 +61,7 @@ class PushConsumerOptions(ClientOptions, total=False):
     unit_mode: bool
     commit_interval_s: float
     rebalance_interval_s: float
+    start_wait_s: float
     close_timeout_s: float
 
 
@@ -145,6 +146,9 @@ class PushConsumerSettings(ClientSettings, frozen=True, kw_only=True):
     rebalance_interval_s: float = 20.0
     """How often to look who has which queue, even if nobody says that it changed."""
 
+    start_wait_s: float = 30.0
+    """How long a start waits for name servers that are not there yet; 0: not at all."""
+
     close_timeout_s: float = 10.0
     """How long a close waits for handlers that are at work."""
 
@@ -176,6 +180,7 @@ _RANGES = {
     "topic_bytes_max": Range(1, 102_400 * MIB),
     "commit_interval_s": Range(0.05, 3600),
     "rebalance_interval_s": Range(0.1, 3600),
+    "start_wait_s": Range(0, 86_400),
     "close_timeout_s": Range(0, 86_400),
 }
 

@@ -22,12 +22,11 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from orbitmq.client.broker_directory import BrokerDirectory
-from orbitmq.client.name_servers import NameServers
+from orbitmq.client.name_servers import NameServers, nobody_answers
 from orbitmq.client.remote import failure_of, request
 from orbitmq.errors import (
     BrokerNotFound,
     ConnectFailed,
-    ConnectionClosed,
     MQError,
     OutcomeUnknown,
     RouteNotFound,
@@ -240,13 +239,8 @@ class Routes:
         try:
             answer = await servers.call(asked, ROUTE_TIMEOUT_S)
         except (ConnectFailed, OutcomeUnknown) as error:
-            ask = "is one running"
-            if isinstance(error, ConnectionClosed):
-                ask = "does it want TLS (tls=TlsClientSettings(...)), or what is it that runs"
-            raise ConnectFailed(
-                f"no name server says where topic {topic} is: {error}; {ask} at "
-                f"{', '.join(servers.addresses)}?"
-            ) from error
+            problem = f"no name server says where topic {topic} is"
+            raise nobody_answers(problem, error, servers.addresses) from error
         if answer.code == ResponseCode.TOPIC_NOT_EXIST:
             raise RouteNotFound(
                 topic,

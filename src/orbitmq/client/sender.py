@@ -353,7 +353,11 @@ class Sender:
             return
         if error is None:
             topic = sending.publication.public_topic
-            error = ConnectFailed(f"no route for topic {topic} within {sending.timeout_s:g} s")
+            asked = ", ".join(self._instance.name_servers.addresses)
+            error = ConnectFailed(
+                f"no route for topic {topic} within {sending.timeout_s:g} s: no answer from "
+                f"{asked}; is it a name server that runs there?"
+            )
         self.release(sending)
         _give(sending, _outcome(sending) if sending.attempts else error)
 

@@ -63,8 +63,9 @@ def split_address(address: str) -> Address:
     """Host and port of `host:port` or `[v6]:port`; raises SettingError when it is neither."""
     host, colon, port_text = address.strip().rpartition(":")
     port = int(port_text) if port_text.isascii() and port_text.isdigit() else -1
-    if not colon or not host or not 0 < port < 65536:
-        raise SettingError(f"{address[:200]!r} is not an address; write it as host:port")
+    if not colon or not host or "/" in host or not 0 < port < 65536:
+        advice = " alone, without http:// and without a path" if "/" in address else ""
+        raise SettingError(f"{address[:200]!r} is not an address; write it as host:port{advice}")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     return host, port
