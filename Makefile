@@ -99,7 +99,7 @@ demo:
 
 lock: $(VENV)/.dev
 	$(PIP) install uv
-	$(BIN)/uv pip compile -q --upgrade --generate-hashes --no-header --no-annotate --extra fast pyproject.toml -o requirements/run.txt
+	$(BIN)/uv pip compile -q --upgrade --generate-hashes --no-header --no-annotate --extra fast --extra server pyproject.toml -o requirements/run.txt
 	$(BIN)/uv pip compile -q --upgrade --generate-hashes --no-header --no-annotate --extra dev pyproject.toml -o requirements/dev.txt
 	echo 'setuptools>=77' | $(BIN)/uv pip compile -q --upgrade --generate-hashes --no-header --no-annotate - -o requirements/build.txt
 

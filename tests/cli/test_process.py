@@ -1,6 +1,9 @@
 """What every serving command shares: bounded logs, overrides, addresses."""
 
 import logging
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -36,3 +39,19 @@ def test_overrides_are_pairs() -> None:
 def test_an_ipv6_host_is_shown_in_brackets() -> None:
     assert show_address("127.0.0.1", 1) == "127.0.0.1:1"
     assert show_address("::1", 1) == "[::1]:1"
+
+
+def test_a_server_without_uvloop_runs_and_says_what_would_be_quicker(tmp_path: Path) -> None:
+    hidden = "import sys; sys.modules['uvloop'] = None; from orbitmq.cli.main import main; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", hidden, "namesrv", "--port", "0", "--data-dir", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ready namesrv=")
+        process.terminate()
+        logged = process.communicate(timeout=30)[1]
+    assert process.returncode == 0
+    assert "pip install 'orbitmq[server]'" in logged

@@ -23,6 +23,7 @@ from typing import Protocol
 from orbitmq.ensure import BrokenInvariant
 from orbitmq.errors import ReadFailed, StoreError
 from orbitmq.world.file_steps import refused, unsynced
+from orbitmq.world.portable import write_at
 
 _NO_NAMELESS = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
 """What a file system answers that has no files without a name."""
@@ -188,7 +189,7 @@ def write_rest(
     """Write what is left of `data` behind its first `written` bytes; a short write goes on."""
     with memoryview(data) as whole:
         while written < len(whole):
-            written += os.pwrite(fd, whole[written:], position + written)
+            written += write_at(fd, whole[written:], position + written)
 
 
 def read_all(fd: int, position: int, size: int) -> bytes:

@@ -33,6 +33,7 @@ from orbitmq.world.big_file import (
 )
 from orbitmq.world.file_steps import MISSING, refused, refusing, unsynced
 from orbitmq.world.folder_lock import FolderLock, SystemFolderHold, SystemFolderLock
+from orbitmq.world.portable import OPEN_FLAGS, SYNCS_FOLDERS, set_mode, sync_data
 
 __all__ = ["NO_FILE", "AnyPath", "BigFile", "Files", "FolderLock", "Space", "SystemFiles"]
 
@@ -319,9 +320,9 @@ def _make_alike(path: Path, model: Path) -> None:
     facts = _facts(model)
     if facts is None:
         return
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | OPEN_FLAGS, 0o600)
     try:
-        os.fchmod(fd, stat.S_IMODE(facts.st_mode))
+        set_mode(fd, stat.S_IMODE(facts.st_mode))
     finally:
         os.close(fd)
 
@@ -385,17 +386,20 @@ class _SystemSteps:
         path.rmdir()
 
     def sync_folder(self, path: Path) -> None:
-        _sync_path(path)
+        if SYNCS_FOLDERS:
+            _sync_path(path)
 
 
 _STEPS = _SystemSteps()
-_syncfs: Callable[[int], int] | None = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+_syncfs: Callable[[int], int] | None = None
 """Linux has it; elsewhere files are synced one by one."""
+with contextlib.suppress(TypeError):  # Windows has no library of all that the process has loaded
+    _syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
 
 
 @contextlib.contextmanager
 def _made(path: Path) -> Iterator[int]:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, 0o644)
     try:
         yield fd
     finally:
@@ -434,7 +438,7 @@ def _size_of(entry: os.DirEntry[str]) -> int:
 def _reading(path: AnyPath, ask: Callable[[int], _T]) -> _T | None:
     """Return what is asked of a file's descriptor; None when there is no such file."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | OPEN_FLAGS)
     except OSError as error:
         if error.errno in MISSING:
             return None
@@ -449,14 +453,14 @@ def _reading(path: AnyPath, ask: Callable[[int], _T]) -> _T | None:
 
 def _sync_descriptor(fd: int, path: Path) -> None:
     try:
-        os.fdatasync(fd)
+        sync_data(fd)
     except OSError as error:
         raise unsynced(error, path) from error
 
 
 def _opened_for_sync(path: Path) -> int | None:
     try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return os.open(path, os.O_RDONLY | OPEN_FLAGS)
     except OSError as error:
         if error.errno in MISSING:
             return None
@@ -468,7 +472,7 @@ def _sync_path(path: Path) -> None:
     if fd is None:
         return
     try:
-        os.fsync(fd) if stat.S_ISDIR(os.fstat(fd).st_mode) else os.fdatasync(fd)
+        os.fsync(fd) if stat.S_ISDIR(os.fstat(fd).st_mode) else sync_data(fd)
     except OSError as error:
         raise unsynced(error, path) from error
     finally:

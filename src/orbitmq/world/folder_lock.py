@@ -13,10 +13,10 @@ Rules:
 """
 
 import errno
-import fcntl
 import os
 import threading
 from pathlib import Path
+from types import ModuleType
 from typing import Protocol
 
 from orbitmq.errors import StoreError
@@ -45,6 +45,7 @@ class SystemFolderLock:
     """A POSIX lock on byte 0 of a file that holds the text `lock`, as the original has it."""
 
     def __init__(self, path: Path) -> None:
+        fcntl = _posix_locks()
         with _guard:
             if _identity(path) in _held:
                 raise StoreError(taken_here(path))
@@ -53,7 +54,7 @@ class SystemFolderLock:
             except OSError as error:
                 raise refused(error, "open", path) from error
             try:
-                self._take(path)
+                self._take(path, fcntl)
                 facts = os.fstat(self._fd)
             except BaseException:
                 os.close(self._fd)
@@ -61,7 +62,7 @@ class SystemFolderLock:
             self._key: _Identity = (facts.st_dev, facts.st_ino)
             _held.add(self._key)
 
-    def _take(self, path: Path) -> None:
+    def _take(self, path: Path, fcntl: ModuleType) -> None:
         try:
             fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
             os.pwrite(self._fd, b"lock", 0)
@@ -83,6 +84,7 @@ class SystemFolderHold:
     """A lock on the folder itself (rule 3)."""
 
     def __init__(self, path: Path) -> None:
+        fcntl = _posix_locks()
         try:
             self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -98,6 +100,17 @@ class SystemFolderHold:
     def release(self) -> None:
         """Let the folder go."""
         os.close(self._fd)
+
+
+def _posix_locks() -> ModuleType:
+    """Return what locks files; raises StoreError on Windows, where programs are clients only."""
+    try:
+        import fcntl
+    except ImportError:
+        raise StoreError(
+            "brokers and name servers run on Linux and macOS only: this system has no POSIX locks"
+        ) from None
+    return fcntl
 
 
 def held_elsewhere(path: Path) -> str:

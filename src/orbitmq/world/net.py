@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import importlib
 import ipaddress
-import resource
 import socket
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -31,6 +30,19 @@ KEEPALIVE_PROBES = 4
 UNACKNOWLEDGED_S = 120
 ESTABLISHED = 1
 """A connection's state, in the kernel's table, while neither side has ended it."""
+
+_TCP_OPTIONS = [
+    (getattr(socket, name), value)
+    for name, value in (
+        ("TCP_NODELAY", 1),
+        ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),
+        ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL_S),
+        ("TCP_KEEPCNT", KEEPALIVE_PROBES),
+        ("TCP_USER_TIMEOUT", UNACKNOWLEDGED_S * 1000),
+    )
+    if hasattr(socket, name)  # not every system has all of them
+]
+_KNOWS_STATES = hasattr(socket, "TCP_INFO")
 
 ELSEWHERE = ("203.0.113.1", 9)
 """An address that is on no network of ours: it is reserved for examples."""
@@ -147,17 +159,10 @@ async def dial(
 def tune(transport: asyncio.BaseTransport) -> None:
     """Set a connection's socket to answer fast and to notice a peer that is gone."""
     connection = transport.get_extra_info("socket")
-    options = (
-        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES),
-        (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_S * 1000),
-    )
     with contextlib.suppress(OSError):  # the peer may be gone already; the transport will say so
-        for level, option, value in options:
-            connection.setsockopt(level, option, value)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _TCP_OPTIONS:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def has_left(transport: asyncio.BaseTransport) -> bool:
@@ -166,6 +171,8 @@ def has_left(transport: asyncio.BaseTransport) -> bool:
     A transport that reads and writes nothing at the moment does not notice that. It costs 5 µs and,
     unlike a poll, does not let go of the interpreter.
     """
+    if not _KNOWS_STATES:
+        return False  # it is noticed when it is read from again
     connection = transport.get_extra_info("socket")
     try:
         state: int = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
@@ -186,6 +193,10 @@ def allow_descriptors(wanted: int) -> int:
     The usual soft limit of 1,024 is there for programs that use select(); the hard one is the
     administrator's word.
     """
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return wanted
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY
     if soft == unlimited or soft >= wanted:

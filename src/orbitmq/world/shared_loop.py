@@ -20,7 +20,8 @@ class SharedLoop:
     def __init__(self, name: str) -> None:
         self._name = name
         self._forget()
-        os.register_at_fork(after_in_child=self._forget)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:
         self._lock = threading.Lock()
