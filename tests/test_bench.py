@@ -81,7 +81,7 @@ def answer_frame(header: bytes, body: bytes = b"") -> bytes:
     return length.to_bytes(4, "big") + len(header).to_bytes(4, "big") + header + body
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("bench")
 @pytest.mark.timeout(180)
 def test_the_quick_form_prints_the_table_and_writes_json(
     generator: Generator, tmp_path: Path

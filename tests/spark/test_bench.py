@@ -17,7 +17,7 @@ from benchmarks.spark_streams import IdleQuery, Lateness
 BUSY = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly("bench")
 @pytest.mark.timeout(300)
 def test_the_quick_form_measures_everything(spark: SparkSession, tmp_path: Path) -> None:
     report = programme.measure(spark, tmp_path, programme.QUICK)

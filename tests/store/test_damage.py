@@ -39,7 +39,7 @@ from tests.store.slow_store import assert_derived
 
 IS_LONG = os.environ.get("ORBITMQ_TORTURE") == "long"
 SEED = 5
-FLIP_COUNT = 80
+FLIP_COUNT = 24
 CHUNK_FLIPS = 500
 
 pytestmark = [
@@ -120,7 +120,7 @@ def test_one_flipped_bit_costs_at_most_its_record(healthy: Healthy) -> None:
 
 @BOTH
 def test_a_damaged_sector_costs_at_most_the_records_in_it(healthy: Healthy) -> None:
-    damages = some(sector_damages(healthy), 90 if healthy.is_clean else 50)
+    damages = some(sector_damages(healthy), 24 if healthy.is_clean else 16)
     counts = assert_kept("sectors", judged(healthy, damages))
     assert counts["records lost"] > 0
 
@@ -129,7 +129,7 @@ def test_a_damaged_sector_costs_at_most_the_records_in_it(healthy: Healthy) -> N
 def test_cut_lengthened_missing_and_foreign_files_cost_at_most_what_was_in_them(
     healthy: Healthy,
 ) -> None:
-    damages = some(file_damages(healthy), 110 if healthy.is_clean else 60)
+    damages = some(file_damages(healthy), 30 if healthy.is_clean else 16)
     counts = assert_kept("files", judged(healthy, damages))
     assert counts["records missing until repair"] == 0
     assert counts["with findings"] > 0.7 * len(damages)
@@ -152,7 +152,7 @@ def test_two_damages_of_queues_and_log_at_once_cost_what_each_costs() -> None:
         damage for damage in file_damages(clean) if damage.path.startswith("consumequeue/TopicA")
     ]
     judgements = []
-    for _ in range(600 if IS_LONG else 30):
+    for _ in range(600 if IS_LONG else 8):
         first, second = chance.choice(sectors), chance.choice(gone)
         both = first._replace(
             name=f"{first.name}, {second.name}", changes={**first.changes, **second.changes}
