@@ -56,6 +56,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.docs.typed_programs
 	$(BIN)/lint-imports --no-cache
 
 # Spark's classes are parsed for all its tests at once, while the linters use the other core.

@@ -61,13 +61,6 @@ def test_the_handler_gets_an_order_and_sends_a_shipment(tmp_path: Path) -> None:
     assert _run(tmp_path, "-c", deliver) == "shipments b'{\"order\":1}'\n"
 
 
-def test_a_type_checker_accepts_the_programs(tmp_path: Path) -> None:
-    first, shop, _ = PROGRAMS  # tests/spark runs and checks the third
-    for name, text in (("first.py", first), ("shop.py", shop)):
-        (tmp_path / name).write_text(text)
-    _run(tmp_path, "-m", "mypy", "--strict", "first.py", "shop.py")
-
-
 def test_the_shell_commands_do_what_they_say(
     namesrv: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

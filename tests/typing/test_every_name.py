@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,20 +19,6 @@ from orbitmq.testing import EmbeddedBroker
 
 FOLDER = Path(__file__).parent
 LIMIT_S = 60.0
-
-WRONG = {
-    "orbitmq.Producer('a:1', gruop='g')": "call-arg",
-    "orbitmq.Producer('a:1', send_timeout_s='3')": "arg-type",
-    "orbitmq.Producer('a:1').send('text')": "arg-type",
-    "orbitmq.PushConsumer('a:1', 'g', is_orderly='yes')": "arg-type",
-    "orbitmq.PushConsumer('a:1', 'g', lambda: None)": "arg-type",
-    "orbitmq.PullConsumer('a:1', 'g').poll(timeout='1')": "arg-type",
-    "orbitmq.Admin('a:1').topic_stats(1)": "arg-type",
-    "orbitmq.Nothing": "attr-defined",
-    "aio.Message('T')": "call-arg",
-    "aio.Selector.tags(1)": "arg-type",
-    "errors.RouteNotFound('T', [], 'why', 'what').nothing": "attr-defined",
-}
 
 
 @pytest.fixture(scope="module")
@@ -133,28 +118,6 @@ def test_a_program_that_sets_up_no_logging_sees_none() -> None:
     assert (done.stdout, done.stderr) == ("failed\n", "")
     heard = _run(FOLDER, "-c", f"import logging\nlogging.basicConfig()\n{program}")
     assert "name server 127.0.0.1:1 does not answer" in heard.stderr
-
-
-@pytest.mark.timeout(180)
-def test_a_type_checker_accepts_programs_that_use_everything(tmp_path: Path) -> None:
-    programs = [path.name for path in FOLDER.glob("*_program.py")]
-    for name in programs:
-        shutil.copy(FOLDER / name, tmp_path)
-    done = _run(tmp_path, "-m", "mypy", "--strict", *programs)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.timeout(180)
-def test_a_type_checker_finds_what_is_wrong(tmp_path: Path) -> None:
-    lines = ["import orbitmq", "from orbitmq import aio, errors", *WRONG]
-    (tmp_path / "wrong.py").write_text("\n".join(lines) + "\n")
-    done = _run(tmp_path, "-m", "mypy", "--strict", "wrong.py")
-    found = {
-        int(line.split(":")[1]): line.rpartition("[")[2].rstrip("]")
-        for line in done.stdout.splitlines()
-        if ": error:" in line
-    }
-    assert found == dict(enumerate(WRONG.values(), 3)), done.stdout
 
 
 @pytest.mark.parametrize("program", [path.name for path in FOLDER.glob("*_program.py")])
