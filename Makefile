@@ -7,7 +7,7 @@
 #   make nightly  the long programmes, one part after the other: nightly-originals, nightly-clients, nightly-exchange,
 #                nightly-kills, nightly-spark, nightly-core, nightly-bench, nightly-fuzz, nightly-torture
 #                (docs/internals/testing.md); KILLS, SPARK_KILLS, SPARK_BACKLOG, EXCHANGE_ROUNDS, FUZZ_EXAMPLES say how long
-#   make bench   CPU per message beside a bare loop and, with Maven, beside the original
+#   make bench   CPU per message beside a bare C server, Redis and NATS where installed and, with Maven, the original
 #   make bench-spark  rows per CPU second into and out of Spark, beside Parquet
 #   make spark-archive  Spark's classes parsed once for all (190 MB in the user's cache): tests start quicker
 #   make lock    pin the newest versions that pyproject.toml allows

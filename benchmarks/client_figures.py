@@ -5,7 +5,7 @@ Java's client doing the same kind in the same run; without it there is none.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from benchmarks.client_kinds import JAVA
 from benchmarks.machine import QUIET_CORES
@@ -32,26 +32,11 @@ class ClientRow:
     kind: str
     client: str
     figures: ClientFigures
-    aim_us: float | None = None
 
     @property
     def is_disturbed(self) -> bool:
         """Whether others used the machine."""
         return self.figures.others_cores >= QUIET_CORES
-
-
-@dataclass(slots=True)
-class Clients:
-    """What was found, and how quiet it was."""
-
-    rows: list[ClientRow] = field(default_factory=list)
-    round_count: int = 0
-    disturbed_count: int = 0
-
-    def note_round(self, others_cores: float) -> None:
-        """Count a round, and whether others used the machine just before it."""
-        self.round_count += 1
-        self.disturbed_count += others_cores >= QUIET_CORES
 
 
 def row_of(rows: Sequence[ClientRow], kind: str, client: str) -> ClientRow | None:

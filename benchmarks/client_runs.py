@@ -19,33 +19,24 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import orbitmq
 from benchmarks import servers
-from benchmarks.client_figures import ClientFigures, ClientRow, Clients, client_lines
+from benchmarks.client_figures import ClientFigures, ClientRow, client_lines
 from benchmarks.client_kinds import JAVA, WHOLE, ClientPlan, Kind
 from benchmarks.java_classes import java_command
 from benchmarks.loads import LoadFailed
-from benchmarks.machine import await_quiet, cores, pin
+from benchmarks.machine import cores, pin
 from benchmarks.python_client import BODY, TIMEOUT_S
-from benchmarks.rounds import say, typical
+from benchmarks.rounds import Rounds, say, typical
 from benchmarks.servers import ROOT, TAIL_CHARS, Server
 
 SEND_TOPIC, FILLED_TOPIC = "BenchmarkClientSend", "BenchmarkClientFilled"
 FILL_COUNT = 500
 UNAIMED_SHARE = 0.5
 STOP_LIMIT_S = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Rounds:
-    """How often everything is measured, how long sends are, and how long quiet is waited for."""
-
-    count: int
-    seconds: float
-    quiet_limit_s: float
 
 
 class Client:
@@ -81,10 +72,10 @@ class Client:
         return line
 
 
-def measure(plan: ClientPlan, folder: Path, rounds: Rounds) -> Clients:
+def measure(plan: ClientPlan, folder: Path, rounds: Rounds, seconds: float) -> list[ClientRow]:
     """Measure what the plan names, in a folder that is not there yet."""
     broker_core, client_core = cores()
-    found = Clients()
+    found: list[ClientRow] = []
     with ExitStack() as stack:
         server = stack.enter_context(servers.ours(folder / "broker", broker_core))
         say(f"filling a topic with {plan.message_count:,} messages for consumers")
@@ -96,30 +87,26 @@ def measure(plan: ClientPlan, folder: Path, rounds: Rounds) -> Clients:
             clients.append(stack.enter_context(_java(server, folder)))
             _warm_up(clients[-1], plan)
         for kind in plan.kinds:
-            share = UNAIMED_SHARE if kind.aim_us is None else 1.0
-            amount = rounds.seconds * share if kind.is_send else plan.message_count
-            found.rows += _measure_kind(kind, clients, rounds, amount, found)
+            share = UNAIMED_SHARE if kind.aim is None else 1.0
+            amount = seconds * share if kind.is_send else plan.message_count
+            found += _measure_kind(kind, clients, rounds, amount)
     return found
 
 
 def _measure_kind(
-    kind: Kind, clients: Sequence[Client], rounds: Rounds, amount: float, found: Clients
+    kind: Kind, clients: Sequence[Client], rounds: Rounds, amount: float
 ) -> list[ClientRow]:
     asked = [(client, kind.command_of(client.name)) for client in clients]
     figures: dict[str, list[ClientFigures]] = {}
-    for round_ in range(rounds.count):
+    for round_ in range(rounds.each):
         for client, command in asked:
             if command is None:
                 continue
-            say(f"client, {kind.name}: {client.name}, round {round_ + 1} of {rounds.count}")
-            used = await_quiet(rounds.quiet_limit_s)
-            found.note_round(used)
+            say(f"client, {kind.name}: {client.name}, round {round_ + 1} of {rounds.each}")
+            used = rounds.prepare()
             one = client.run(command, _topic(kind), amount, used)
             figures.setdefault(client.name, []).append(one)
-    return [
-        ClientRow(kind.name, name, typical(several), kind.aim_us if name != JAVA else None)
-        for name, several in figures.items()
-    ]
+    return [ClientRow(kind.name, name, typical(several)) for name, several in figures.items()]
 
 
 def _topic(kind: Kind) -> str:
@@ -201,8 +188,8 @@ def main(arguments: Sequence[str]) -> None:
     rounds = parser.parse_args(arguments).rounds
     plan = replace(WHOLE, has_java=not servers.missing_for_original())
     with tempfile.TemporaryDirectory(prefix="orbitmq-clients-", ignore_cleanup_errors=True) as name:
-        found = measure(plan, Path(name, "clients"), Rounds(rounds, 2.0, 2.0))
-    print("\n".join(client_lines(found.rows)))
+        found = measure(plan, Path(name, "clients"), Rounds(rounds, 2.0), 2.0)
+    print("\n".join(client_lines(found)))
 
 
 if __name__ == "__main__":

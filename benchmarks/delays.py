@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from benchmarks.client import Client
 from benchmarks.loads import DELAY_TOPIC, QUEUE_COUNT, Generator, Load, LoadFailed
 from benchmarks.machine import cpu_s
-from benchmarks.servers import Server
+from benchmarks.servers import ORIGINAL, OURS, Server
 
-LOAD = Load("delay", 4, 64)
+LOAD = Load("delay", 4, 64, (OURS, ORIGINAL), topic=DELAY_TOPIC)
 SCHEDULE_TOPIC, LEVEL, DELAY_S = "SCHEDULE_TOPIC_XXXX", 2, 5.0
 BURST_S = 0.6
 MARGIN_S = 0.5

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from benchmarks.loads import BUILD_LIMIT_S, HERE, LoadFailed
+from benchmarks.c_programs import BUILD_LIMIT_S, HERE, BuildFailed
 from benchmarks.servers import ORIGINAL_READY_LIMIT_S, ORIGINAL_SCRIPT, ORIGINAL_VERSION
 
 SOURCE = HERE / "java" / "JavaClient.java"
@@ -43,12 +43,12 @@ def build_classes(jars: Path, classes: Path = CLASSES) -> Path:
 def _tool(name: str) -> str:
     path = shutil.which(name)
     if path is None:
-        raise LoadFailed(f"{name} is not installed; Java's client needs it")
+        raise BuildFailed(f"{name} is not installed; Java's client needs it")
     return path
 
 
 def _run(command: list[str], limit_s: float) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
     if done.returncode != 0:
-        raise LoadFailed(f"{command[0]} failed:\n{done.stderr}")
+        raise BuildFailed(f"{command[0]} failed:\n{done.stderr}")
     return done.stdout

@@ -27,7 +27,14 @@ from pathlib import Path
 from benchmarks import servers
 from benchmarks.client import Client
 from benchmarks.frames import frame
-from benchmarks.loads import FIRST, LATE_TOPIC, WARM_UP_S, Generator, LoadFailed, build_generator
+from benchmarks.loads import (
+    FIRST,
+    LATE_TOPIC,
+    WARM_UP_MAX_S,
+    Generator,
+    LoadFailed,
+    make_generator,
+)
 from benchmarks.machine import OthersWatch, cores, touch_free_memory
 from benchmarks.servers import Server
 from orbitmq.wire.record import Record
@@ -102,7 +109,7 @@ def spread(times_ms: Sequence[float]) -> Spread:
 def measure(server: Server, generator: Generator, plan: LatePlan = WHOLE) -> Lateness:
     """Put the load on, let delayed messages come due under it, and say how late they were."""
     load_s = LEAD_S + plan.arrival_s + LEAD_S
-    load = replace(generator, seconds=load_s - WARM_UP_S)
+    load = replace(generator, seconds=load_s - WARM_UP_MAX_S)
     with (
         Client(server.port) as producer,
         Client(server.port) as consumer,
@@ -246,7 +253,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--original", action="store_true", help="beside an original")
     options = parser.parse_args(arguments)
     server_core, generator_core = cores()
-    generator = Generator(build_generator(), generator_core, 0.0)
+    generator = make_generator(generator_core, 0.0)
     with (
         tempfile.TemporaryDirectory(prefix="orbitmq-late-", ignore_cleanup_errors=True) as name,
         ExitStack() as stack,

@@ -2,9 +2,9 @@
  *
  * Build: gcc -O2 -o loadgen loadgen.c
  * Use:   loadgen PORT[,PORT] MODE CONNECTIONS WINDOW SECONDS BODY_BYTES BATCH SERVER_PID[,PID]
- *                [MAX_OFFSET [RATE [TOPIC]]]
+ *                [MAX_OFFSET [RATE [TOPIC [WARM_UP [TOPICS [QUEUES]]]]]]
  *
- * MODE   send      code 310 to TOPIC (BenchmarkTest without), queues 0 to 3 in turn
+ * MODE   send      code 310 to TOPIC (BenchmarkTest without), QUEUES queues (4) in turn
  *        batch     code 320 with BATCH messages each
  *        pull      code 11 of group benchmark_consumer, 32 messages from offset 0 up to MAX_OFFSET,
  *                  queues 0 to 3; a broker that checks groups must know the group
@@ -15,7 +15,10 @@
  * WINDOW is the number of requests in flight on each connection. With RATE (requests a second over
  * all connections) the load is open: latency counts from the moment a request was due.
  *
- * After 0.7 s of warm-up it measures for SECONDS and prints one line: requests and messages a
+ * With TOPICS each send goes to one of so many topics and of their queues, chosen at random; the last
+ * five characters of TOPIC become the number of the topic.
+ *
+ * After WARM_UP seconds (0.7) it measures for SECONDS and prints one line: requests and messages a
  * second, CPU of the server processes per request and message, its own CPU, latencies.
  *
  * Rules: an answer counts only if its code is 0 and, for a pull, if its body holds whole records,
@@ -38,8 +41,7 @@
 #include "numbers.h"
 #include "peers.h"
 
-#define WARM_UP_NS 700000000ull
-#define QUEUES 4
+#define TOPIC_DIGITS 5
 #define PULL_COUNT 32 /* also what NATS is asked for */
 #define EVENTS_MAX 256
 #define LIST_MAX 8
@@ -72,14 +74,15 @@ struct connection {
 /* What the arguments ask for. */
 static enum mode mode;
 static int connection_count, window, body_size, batch_count;
-static double seconds, rate;
+static double seconds, rate, warm_up = 0.7;
+static uint64_t topic_count = 1, queue_count = 4;
 static int64_t max_offset = 1000;
 static char topic[64] = "BenchmarkTest";
 static int ports[LIST_MAX], port_count, pids[LIST_MAX], pid_count;
 
 /* The request, made once, and the places in it that change with every copy. */
 static uint8_t *request;
-static size_t request_size, opaque_at, key_at, queue_at, born_at;
+static size_t request_size, opaque_at, key_at, queue_at, born_at, topic_at;
 static uint32_t opaque = 1000000000;
 static uint64_t keys_made, queue_turn;
 
@@ -138,6 +141,7 @@ static void make_send(int code, const char *properties, const uint8_t *body, siz
     opaque_at = find("\"opaque\":");
     queue_at = find("\"e\":\"");
     born_at = find("\"g\":\"");
+    topic_at = find("\"b\":\"") + strlen(topic) - TOPIC_DIGITS;
 }
 
 /* Fills `body` with the inner messages of a batch and gives its size. */
@@ -211,13 +215,22 @@ static size_t write_pull(uint8_t *frame, struct connection *c) {
     return write_frame(frame, 11, fields, ++opaque, NULL, 0);
 }
 
+/* Sends a copied request to a topic and queue chosen at random (xorshift). */
+static void scatter(uint8_t *copy) {
+    static uint64_t state = 88172645463325252ull;
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    write_digits(copy + topic_at, TOPIC_DIGITS, (state >> 8) % topic_count);
+    copy[queue_at] = '0' + (state >> 40) % queue_count;
+}
+
 /* Gives a copied request its own opaque, born time, key, queue or inbox. */
 static void personalise(uint8_t *copy, struct connection *c) {
     if (mode == NATS || mode == NATSPULL) nats_set_inbox(copy, c->number);
     if (mode >= XADD) return;
     write_digits(copy + opaque_at, 10, ++opaque);
     write_digits(copy + born_at, 13, wall_ms());
-    copy[queue_at] = '0' + queue_turn++ % QUEUES;
+    copy[queue_at] = '0' + queue_turn++ % queue_count;
+    if (topic_count > 1) scatter(copy);
     if (mode == BATCH) return;
     uint64_t key = ++keys_made;
     for (int i = 11; i >= 0; i--, key >>= 4) copy[key_at + i] = "0123456789ABCDEF"[key & 15];
@@ -286,7 +299,7 @@ static void open_connection(struct connection *c, int number) {
     c->in = allocate(c->in_capacity = 1 << 20);
     c->out = allocate(c->out_capacity = 1 << 16);
     c->due_ns = allocate((window + 2) * sizeof *c->due_ns);
-    c->queue_id = number % QUEUES;
+    c->queue_id = number % queue_count;
     watch(c, EPOLL_CTL_ADD, EPOLLIN);
 }
 
@@ -427,8 +440,8 @@ static void print_line(double elapsed, double server_cpu, double own_cpu) {
 }
 
 static void run(void) {
-    uint64_t start = now_ns(), warm = start + WARM_UP_NS, end = warm + (uint64_t)(seconds * 1e9);
-    uint64_t measured_from = 0;
+    uint64_t start = now_ns(), warm = start + (uint64_t)(warm_up * 1e9);
+    uint64_t end = warm + (uint64_t)(seconds * 1e9), measured_from = 0;
     double next_ns = start, server_cpu = 0, own_cpu = 0;
     for (int i = 0; i < connection_count && !rate; i++) {
         for (int k = 0; k < window; k++) ask(connections + i, now_ns());
@@ -477,6 +490,11 @@ static void read_arguments(int count, char **words) {
     if (count > 9 && atoll(words[9])) max_offset = atoll(words[9]);
     if (count > 10) rate = atof(words[10]);
     if (count > 11) snprintf(topic, sizeof topic, "%s", words[11]);
+    if (count > 12) warm_up = atof(words[12]);
+    if (count > 13) topic_count = atoll(words[13]);
+    if (count > 14) queue_count = atoll(words[14]);
+    if (topic_count < 1 || queue_count < 1 || queue_count > 10) die("TOPICS, QUEUES: 1 or more");
+    if (strlen(topic) < TOPIC_DIGITS) die("TOPIC is too short");
     if (mode == MODES) die("MODE: see the head of loadgen.c");
     if (port_count < 1 || connection_count < 1 || window < 1 || seconds <= 0)
         die("PORT, CONNECTIONS, WINDOW and SECONDS must be more than 0");

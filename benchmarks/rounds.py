@@ -1,4 +1,4 @@
-"""Rounds: which of several counts, and how a run tells how far it is.
+"""Rounds: how each is made ready, which of several counts, and how a run tells how far it is.
 
 In: what rounds measured. Out: the typical one. Rule: a round that others disturbed counts only when
 there is no other.
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from benchmarks.machine import QUIET_CORES
+from benchmarks.machine import QUIET_CORES, await_quiet, touch_free_memory
 
 
 class Round(Protocol):
@@ -33,6 +33,24 @@ def typical(rounds: Sequence[R]) -> R:
     quiet = [figures for figures in rounds if figures.others_cores < QUIET_CORES] or rounds
     ordered = sorted(quiet, key=lambda figures: figures.cost_us)
     return ordered[(len(ordered) - 1) // 2]
+
+
+class Rounds:
+    """How often everything is measured; waits for quiet and counts where there was none."""
+
+    def __init__(self, each: int, quiet_limit_s: float) -> None:
+        self.each = each
+        self.count = self.disturbed_count = 0
+        self._quiet_limit_s = quiet_limit_s
+
+    def prepare(self, writing_s: float = 0.0) -> float:
+        """Make a round ready that writes for so long; return the cores that others use."""
+        if writing_s:
+            touch_free_memory(writing_s)
+        used = await_quiet(self._quiet_limit_s)
+        self.count += 1
+        self.disturbed_count += used >= QUIET_CORES
+        return used
 
 
 def say(what: str) -> None:

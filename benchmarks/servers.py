@@ -4,9 +4,10 @@ In: a folder for their files. Out: a `Server` (name, port, process ids) for the 
 Rules:
 
 1. A server that does not become ready raises with the end of its standard error.
-2. The Python servers are bound to one core, as one process is meant to run. The original uses all
-   cores, as it is meant to; its figure of merit, CPU per message, counts them together.
-3. A process is stopped by SIGTERM to its own id, and killed only if it does not listen.
+2. All servers but the original are bound to one core. The original uses all cores, as it is meant
+   to; its figure of merit, CPU per message, counts them together.
+3. OrbitMQ runs on the core (`orbitmq.core`) that it chooses itself; PLAIN is the plain one forced.
+4. A process is stopped by SIGTERM to its own id, and killed only if it does not listen.
 """
 
 import os
@@ -22,6 +23,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.c_programs import build
 from benchmarks.machine import pin
 
 ROOT = Path(__file__).parent.parent
@@ -37,10 +39,14 @@ PORT_MIN, PORT_MAX = 10_240, 32_000
 
 # What the original's start script sets as well: a busy machine must not turn sends away.
 AS_ORIGINAL = ("enablePropertyFilter=true", "waitTimeMillsInSendQueue=20000")
+# A removal by hand takes all log files that are full (stalls.shed).
+SHEDDABLE = ("fileReservedTime=0",)
 # A limit that the original lacks: ours refuses sends while the disk is far behind.
 WITHOUT_SYNC_LIMIT = ("unsyncedBytesMax=17179869184", "unsyncedMillisMax=120000")
 SYNC_SETTING = "flushDiskType=SYNC_FLUSH"
-BARE, OURS, ORIGINAL = "bare loop", "orbitmq", f"original {ORIGINAL_VERSION}"
+BARE, OURS, PLAIN = "bare C server", "OrbitMQ", "OrbitMQ, plain core"
+REDIS, NATS, ORIGINAL = "Redis", "NATS", f"original {ORIGINAL_VERSION}"
+CORE_SETTING = "ORBITMQ_CORE"
 
 
 class ServerFailed(Exception):
@@ -51,7 +57,8 @@ class ServerFailed(Exception):
 class Server:
     """A running server; `ready_s` is the time from its start to its ready line.
 
-    `namesrv` is the address of its name server, empty when it has none.
+    `namesrv` is the address of its name server, empty when it has none; `send_mode` is what the
+    generator calls a send to it.
     """
 
     name: str
@@ -59,27 +66,50 @@ class Server:
     pids: tuple[int, ...]
     ready_s: float
     namesrv: str = ""
+    send_mode: str = "send"
 
 
 @contextmanager
-def bare(folder: Path, core: int | None) -> Iterator[Server]:
-    """The bare loop, writing to a file in `folder`."""
-    command = [sys.executable, "-m", "benchmarks.bare", str(folder / "log")]
-    with _started(BARE, command, folder, core) as server:
+def bare(folder: Path, cpu: int | None) -> Iterator[Server]:
+    """The bare server, writing to files in `folder`."""
+    with _started(BARE, [str(build("bare")), str(folder)], folder, cpu) as server:
         yield server
 
 
 @contextmanager
-def ours(folder: Path, core: int | None, *, is_sync: bool = False) -> Iterator[Server]:
-    """`orbitmq up` with its data in `folder`; with `is_sync` it answers when the disk has it."""
-    command = [sys.executable, "-m", "orbitmq", "up", "--data-dir", str(folder / "data")]
+def ours(
+    folder: Path,
+    cpu: int | None,
+    *,
+    is_sync: bool = False,
+    is_plain: bool = False,
+    through: Sequence[str] = ("orbitmq",),
+) -> Iterator[Server]:
+    """`orbitmq up` with its data in `folder`; with `is_sync` it answers when the disk has it.
+
+    `through` is the module that runs the command, with words for itself.
+    """
+    command = [sys.executable, "-m", *through, "up", "--data-dir", str(folder / "data")]
     command += ["--namesrv-port", "0", "--broker-port", "0", "--dashboard-port", "0"]
-    for setting in AS_ORIGINAL + WITHOUT_SYNC_LIMIT:
+    for setting in (
+        *AS_ORIGINAL,
+        *SHEDDABLE,
+        *WITHOUT_SYNC_LIMIT,
+        *((SYNC_SETTING,) if is_sync else ()),
+    ):
         command += ["-D", setting]
-    if is_sync:
-        command += ["-D", SYNC_SETTING]
-    with _started(OURS, command, folder, core) as server:
+    name, env = (PLAIN, {CORE_SETTING: "plain"}) if is_plain else (OURS, {})
+    with _started(name, command, folder, cpu, env) as server:
         yield server
+
+
+def default_core() -> str:
+    """Return which core a broker chooses here: "compiled" or "plain"."""
+    command = [sys.executable, "-m", "orbitmq", "version"]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=READY_LIMIT_S, check=True
+    )
+    return "compiled" if "compiled" in done.stdout else "plain"
 
 
 def missing_for_original() -> list[str]:
@@ -91,7 +121,12 @@ def missing_for_original() -> list[str]:
 def original(folder: Path, *, is_sync: bool = False) -> Iterator[Server]:
     """The original broker with a name server of its own and log files of its usual size."""
     command = [str(ORIGINAL_SCRIPT), ORIGINAL_VERSION, str(folder / "data")]
-    command += [str(_free_port()), str(_free_port()), "mappedFileSizeCommitLog=1073741824"]
+    command += [
+        str(free_port()),
+        str(free_port()),
+        "mappedFileSizeCommitLog=1073741824",
+        *SHEDDABLE,
+    ]
     if is_sync:
         command.append(SYNC_SETTING)
     env = {"STAY": "1", "STOP_S": "15", "BROKER_JVM": ORIGINAL_HEAP}
@@ -100,16 +135,12 @@ def original(folder: Path, *, is_sync: bool = False) -> Iterator[Server]:
 
 
 @contextmanager
-def _started(
-    name: str,
-    command: Sequence[str],
-    folder: Path,
-    core: int | None,
-    env: Mapping[str, str] | None = None,
-) -> Iterator[Server]:
+def launched(
+    command: Sequence[str], folder: Path, cpu: int | None, env: Mapping[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """A process with `folder` for its files, and the file with its standard error."""
     folder.mkdir(parents=True)
     log = folder / "stderr"
-    begin = time.monotonic()
     with ExitStack() as stack:
         process = stack.enter_context(
             subprocess.Popen(
@@ -122,8 +153,21 @@ def _started(
             )
         )
         stack.callback(_stop, process)
-        pin(process.pid, core)
-        limit_s = READY_LIMIT_S if env is None else ORIGINAL_READY_LIMIT_S
+        pin(process.pid, cpu)
+        yield process, log
+
+
+@contextmanager
+def _started(
+    name: str,
+    command: Sequence[str],
+    folder: Path,
+    cpu: int | None,
+    env: Mapping[str, str] | None = None,
+) -> Iterator[Server]:
+    begin = time.monotonic()
+    with launched(command, folder, cpu, env) as (process, log):
+        limit_s = ORIGINAL_READY_LIMIT_S if name == ORIGINAL else READY_LIMIT_S
         ready = _await_ready(name, process, log, limit_s)
         # Of several process ids the last is the broker's.
         pid = int(ready["pids"].split(",")[-1]) if "pids" in ready else process.pid
@@ -146,10 +190,14 @@ def _await_ready(
         chunk = os.read(process.stdout.fileno(), 4096) if is_readable else b""
         if not chunk:
             what = "ended before it was ready" if is_readable else f"is not ready after {limit_s} s"
-            tail = log.read_text(encoding="utf-8", errors="replace")[-TAIL_CHARS:]
-            raise ServerFailed(f"{name} {what}; its standard error ends:\n{tail}")
+            raise ServerFailed(f"{name} {what}; its standard error ends:\n{tail_of(log)}")
         line += chunk
     return dict(word.split("=", 1) for word in line.decode().split()[1:])
+
+
+def tail_of(log: Path) -> str:
+    """Return the end of what a server wrote to standard error."""
+    return log.read_text(encoding="utf-8", errors="replace")[-TAIL_CHARS:]
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
@@ -160,7 +208,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.kill()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """A free port with free neighbours: an original broker also listens on -2 and +1."""
     for _ in range(200):
         port = random.randrange(PORT_MIN, PORT_MAX)

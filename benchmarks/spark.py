@@ -1,8 +1,9 @@
 """`make bench-spark`: rows per CPU second into Spark and out of it, beside Parquet.
 
-In: options. Out: tables on standard output, progress on standard error, JSON with --json, the
-tables under "Spark" in docs/performance.md with --write. Aims are printed with what was found. The
-rules are in spark_rows.py (reads and writes) and spark_streams.py (lateness, idle query).
+In: options. Out: tables on standard output, progress on standard error, JSON with --json; with
+--write the part `spark` of docs/figures.json, and from it docs/performance.md. Aims are printed
+with what was found. The rules are in spark_rows.py (reads and writes) and spark_streams.py
+(lateness, idle query).
 """
 
 import argparse
@@ -13,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from pyspark.sql import SparkSession
 from benchmarks import spark_rows, spark_streams
 from benchmarks.__main__ import commit
 from benchmarks.machine import QUIET_CORES
-from benchmarks.page import PAGE, PageUnlike, table_lines, with_tables
+from benchmarks.page import PageUnlike, keep, read_kept, write_pages
 from benchmarks.rounds import say
 from benchmarks.servers import ServerFailed, ours
 from benchmarks.spark_cpu import Rate
@@ -33,6 +34,7 @@ from benchmarks.spark_data import fill
 from benchmarks.spark_decode import ALL, decode_rates, to_bare
 from benchmarks.spark_rows import BROKER, LOG, LOG_FOUR, PARQUET, SINK
 from benchmarks.spark_streams import IdleQuery, Lateness
+from benchmarks.tables import Tables, to_text
 from orbitmq.core import append
 from orbitmq.spark import session
 
@@ -155,36 +157,34 @@ def _java(spark: SparkSession) -> str:
     return str(jvm.System.getProperty("java.version"))
 
 
-def tables(report: SparkReport) -> list[list[str]]:
-    """Return the tables of the page, as lines."""
-    rates = report.rates
-    return [
-        table_lines(("this run of Spark", "is"), [(k, str(v)) for k, v in report.machine.items()]),
-        table_lines(
+def tables(report: SparkReport) -> Tables:
+    """Return the tables of the page."""
+    rates, late = report.rates, report.late
+    return {
+        "spark run": [
+            ("this run of Spark", "is"),
+            *((name, str(is_)) for name, is_ in report.machine.items()),
+        ],
+        "spark aims": [
             ("aim, Spark", "aimed at", "this run", "so", "to Parquet, aimed at", "this run", "so"),
-            [aim.cells() for aim in report.aims()],
-        ),
-        table_lines(
+            *(aim.cells() for aim in report.aims()),
+        ],
+        "spark rates": [
             ("into and out of Spark", "rows/s/core", "rows/s", "to Parquet"),
-            [_rate_cells(rates, name) for name in spark_rows.names_of(rates)],
-        ),
-        table_lines(
+            *(_rate_cells(rates, name) for name in spark_rows.names_of(rates)),
+        ],
+        "spark decode": [
             ("decode without Spark", "rows/s/core", "to the bare copy"),
-            [_decode_cells(report.decode, name) for name in report.decode],
-        ),
-        table_lines(
+            *(_decode_cells(report.decode, name) for name in report.decode),
+        ],
+        "spark streams": [
             ("a stream with little to do", "is"),
-            [
-                (
-                    f"newest row to sink, half of {report.late.count}",
-                    f"{report.late.half_ms:.0f} ms",
-                ),
-                ("newest row to sink, 99 %", f"{report.late.most_ms:.0f} ms"),
-                ("a micro-batch of Spark alone, half", f"{report.late.alone_ms:.0f} ms"),
-                ("an idle query", f"{report.idle.cores:.3f} cores"),
-            ],
-        ),
-    ]
+            (f"newest row to sink, half of {late.count}", f"{late.half_ms:.0f} ms"),
+            ("newest row to sink, 99 %", f"{late.most_ms:.0f} ms"),
+            ("a micro-batch of Spark alone, half", f"{late.alone_ms:.0f} ms"),
+            ("an idle query", f"{report.idle.cores:.3f} cores"),
+        ],
+    }
 
 
 def _rate_cells(rates: dict[str, Rate], name: str) -> tuple[str, ...]:
@@ -197,11 +197,6 @@ def _rate_cells(rates: dict[str, Rate], name: str) -> tuple[str, ...]:
 def _decode_cells(rates: dict[str, float], name: str) -> tuple[str, ...]:
     found = to_bare(rates, name)
     return (name, f"{rates[name]:,.0f}", "" if found is None else f"{found:.2f}")
-
-
-def to_text(report: SparkReport) -> str:
-    """Return the tables to read."""
-    return "\n\n".join("\n".join(lines) for lines in tables(report)) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -224,12 +219,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             spark = session("bench", settings={"spark.driver.memory": "1g"})
             report = measure(spark, Path(name), plan)
             spark.stop()
-        print(to_text(report), end="")
+        print(to_text(tables(report)), end="")
         if options.json is not None:
             options.json.write_text(json.dumps(asdict(report), indent=1) + "\n", encoding="utf-8")
         if options.write:
-            text = with_tables(PAGE.read_text(encoding="utf-8"), tables(report))
-            PAGE.write_text(text, encoding="utf-8")
+            kept = replace(read_kept(), spark=tables(report))
+            write_pages(kept)
+            keep(kept)
     except (ServerFailed, PageUnlike) as failed:
         print(f"benchmarks: {failed}", file=sys.stderr)
         return 1

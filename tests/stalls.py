@@ -1,6 +1,7 @@
 """By how much the machine kept a loop from its work: the only thing that may excuse a late answer.
 
-In: a running loop. Out: the longest stall that was the machine's.
+In: a running loop. Out: the longest stall that was the machine's, and how much of each stall was
+the loop's own.
 
 Rules:
 1. A stall counts by as much as others saw of it: a process that only sleeps and looks at the clock
@@ -77,6 +78,11 @@ class StallWatch:
     def longest_ms(self) -> float:
         """Return the longest stall of the loop that was the machine's."""
         return max(self._excused_ms(), default=0.0)
+
+    def stalls_ms(self) -> list[tuple[float, float]]:
+        """Return every stall: how long it was, and how much of that was the loop's own."""
+        late_ms = (max(0.0, end - begin) * 1_000 for (begin, end), _ in self._stalls)
+        return [(ms, ms - excused) for ms, excused in zip(late_ms, self._excused_ms(), strict=True)]
 
     def _excused_ms(self) -> Iterator[float]:
         for span, waited_s in self._stalls:

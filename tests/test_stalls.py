@@ -51,3 +51,4 @@ def test_a_stall_is_excused_by_as_much_as_others_saw_of_it(
     watch._stalls = [((10.0, 10.5), waited_s)]
     watch._seen = seen
     assert watch.longest_ms() == pytest.approx(excused_ms)
+    assert watch.stalls_ms() == [pytest.approx((500.0, 500.0 - excused_ms))]

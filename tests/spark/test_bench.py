@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks import spark as programme
 from benchmarks import spark_rows
-from benchmarks.page import PAGE, with_tables
+from benchmarks.page import PAGES, places_of
 from benchmarks.spark_cpu import CpuWatch, Rate
 from benchmarks.spark_streams import IdleQuery, Lateness
 
@@ -25,8 +25,9 @@ def test_the_quick_form_measures_everything(spark: SparkSession, tmp_path: Path)
     assert all(rate.cpu_s > 0 for rate in report.rates.values())
     assert report.late.half_ms > 0
     assert report.machine["core"] == "plain Python"
-    page = with_tables(PAGE.read_text(), programme.tables(report))
-    assert f"| {spark_rows.LOG} | " in page
+    made = programme.tables(report)
+    assert set(made) <= set(places_of(PAGES[1].read_text(encoding="utf-8")))
+    assert spark_rows.LOG in [row[0] for row in made["spark rates"]]
     assert len(report.aims()) == 7
 
 
