@@ -29,7 +29,7 @@ async def beat(site: Running, message_model: str) -> None:
 
 async def pull(site: Running) -> tuple[int, bool]:
     """Pull by the group's own subscription; the code, and whether the hot path answered."""
-    hot_pulls = site.broker._context._hot_pulls
+    hot_pulls = site.broker._context.hot._pulls
     before = hot_pulls.value
     answer = await site.call(pull_request("Orders", "Shop", 0, sysFlag=0, subVersion=1))
     return answer.code, hot_pulls.value > before

@@ -99,7 +99,7 @@ def _park(at: Site, properties: bytes, sys_flag: int, born_host: bytes) -> None:
     stamp = (5, sys_flag, 77, 2, 0, at.clock.now_ms + 1_000)
     origin = origin_of(born_host, at.context.packed_store_host)
     append(tail, at.store.queue(SCHEDULE_TOPIC, 0), origin, stamp, b"body", properties)
-    at.context.request_write()
+    at.context.writer.request_write()
 
 
 def _delivered(monkeypatch: pytest.MonkeyPatch, *, is_short: bool) -> dict[Path, bytes]:

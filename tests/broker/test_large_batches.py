@@ -62,7 +62,7 @@ async def served(at: Running, client: Client) -> Connection:
     client.ask(send_request("B"))
     assert (await client.answer()).code == 0
     own_port = client.writer.get_extra_info("sockname")[1]
-    (found,) = (one for one in context_of(at)._origins if one.peer_address[1] == own_port)
+    (found,) = (one for one in context_of(at).hot._origins if one.peer_address[1] == own_port)
     return found
 
 
@@ -98,7 +98,7 @@ def test_a_refused_batch_of_many_holds_up_no_other_answer_and_no_delivery(tmp_pa
             files.room[0] = 0
             send_message(context, batch(LONG_COUNT), ours[0])
             send_message(context, send_request("B", b"other"), ours[1])
-            context.after_write(told.append)  # as the delivery of delayed messages does
+            context.writer.after_write(told.append)  # as the delivery of delayed messages does
             answers = [await client.answer() for client in (first, second)]
         assert [answer.code for answer in answers] == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
         assert all("no space left" in (answer.remark or "") for answer in answers)
@@ -199,8 +199,8 @@ def test_who_waits_for_a_write_is_told_also_when_it_fails_in_an_unforeseen_way(
 
         with monkeypatch.context() as patched:
             patched.setattr(context.store, "write_staged", fails)
-            context.after_write(raises)
-            context.after_write(told.append)
+            context.writer.after_write(raises)
+            context.writer.after_write(told.append)
             await until(lambda: told)
         assert "a bug" in str(told[0])
         assert (await at.call(send_request("B"))).code == 0

@@ -6,8 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from orbitmq.broker import context as context_module
-from orbitmq.broker import store_options
+from orbitmq.broker import assembling, store_options
 from orbitmq.broker.pulls import Pull, Suggestion, found_parts, pull_code
 from orbitmq.config import BrokerSettings
 from orbitmq.core import Gathered, PullStatus, Queue
@@ -91,7 +90,7 @@ def test_how_much_of_memory_counts_as_recent_is_what_was_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ratio: int, suggested: str
 ) -> None:
     """accessMessageInMemoryMaxRatio, with a machine of 100 kB: the last kB, or nearly all."""
-    for module in (context_module, store_options):
+    for module in (assembling, store_options):
         monkeypatch.setattr(module, "memory_bytes", lambda: 100_000)
 
     async def scenario() -> None:

@@ -50,7 +50,7 @@ def advance(at: Running, copied: Watermark) -> None:
     """Say that the copy has all that is written."""
     context = at.broker._context
     copied.advance(context.core.tail.written_offset)
-    context.note_mark_moved()
+    context.writer.note_mark_moved()
 
 
 async def is_silent(*asked: "asyncio.Task[Command]") -> bool:
@@ -119,7 +119,7 @@ def test_a_failure_answers_all_who_wait_and_all_who_come(tmp_path: Path) -> None
         waiting = asyncio.create_task(at.call(send_request("T", b"waits")))
         assert await is_silent(waiting)
         context.core.tail.visible.fail(StoreError("the copy is gone"))
-        context.note_mark_moved()
+        context.writer.note_mark_moved()
         late = await at.call(send_request("T", b"comes"))
         answers = [await waiting, late]
         assert [answer.code for answer in answers] == [1, 1]

@@ -185,7 +185,7 @@ def test_a_pull_does_not_wait_for_the_sync_of_others_messages(tmp_path: Path) ->
             for client in (sender, puller):
                 client.ask(send_request("T", b"old"))
                 assert (await client.answer()).code == 0
-            by_port = {one.peer_address[1]: one for one in context._origins}
+            by_port = {one.peer_address[1]: one for one in context.hot._origins}
             ours = [
                 by_port[client.writer.get_extra_info("sockname")[1]] for client in (sender, puller)
             ]
@@ -193,8 +193,8 @@ def test_a_pull_does_not_wait_for_the_sync_of_others_messages(tmp_path: Path) ->
             assert (await puller.answer()).code == 0, "the hot path knows the group now"
             files.gate.clear()
             # Two reads of one turn, as two connections bring them.
-            context.read_frames(ours[0], encode_command(send_request("T", b"new")), 0)
-            context.read_frames(ours[1], encode_command(pull_request("T", "G", 0)), 0)
+            context.hot.read_frames(ours[0], encode_command(send_request("T", b"new")), 0)
+            context.hot.read_frames(ours[1], encode_command(pull_request("T", "G", 0)), 0)
             pulled = await asyncio.wait_for(puller.answer(), UNTIL_S)
             bodies = [record.body for record in scan_records(pulled.body)]
             assert bodies == [b"old", b"old"]

@@ -19,10 +19,11 @@ from pathlib import Path
 import msgspec
 
 from orbitmq.broker.address_server import LOOK_UP_S, AddressServer
+from orbitmq.broker.assembling import assemble, close_parts
 from orbitmq.broker.bit_maps import BitMaps, bloom_of
 from orbitmq.broker.changes import CHANGES_FILE, SettingChanges
 from orbitmq.broker.client_metrics import add_client_metrics
-from orbitmq.broker.context import Context, Tables
+from orbitmq.broker.context import Tables
 from orbitmq.broker.delay_offsets import DelayOffsets
 from orbitmq.broker.delays import Delays
 from orbitmq.broker.filters import FilterTable
@@ -125,14 +126,14 @@ class Broker:
         tables.offsets.set_back(self._store)
         if settings.enable_calc_filter_bit_map and settings.enable_consume_queue_ext:
             self._store.bit_maps = BitMaps(tables.filters).freeze
-        self._context = Context(
+        self._context = assemble(
             tables, settings, turn, registry, clock=clock, chance=SystemChance()
         )
         add_store_metrics(registry, self._store, self._context.cold_reads)
         add_traffic_metrics(registry, core, self._store)
         add_client_metrics(registry, self._context.clients, self._context.queue_locks)
         self._delays = Delays(self._context, registry)
-        self._context.on_connection_closed = self._connection_closed
+        self._context.hot.on_connection_closed = self._connection_closed
         self.keep_changes_in(config / CHANGES_FILE)
         dispatcher = Dispatcher(handlers_of(SERVED, self._context), registry, REFUSED)
         self._server, self._vip_server = (
@@ -140,7 +141,7 @@ class Broker:
                 name,
                 dispatcher,
                 turn,
-                read_frames=self._context.read_frames,
+                read_frames=self._context.hot.read_frames,
                 registry=registry,
                 limits=limits_from(settings),
             )
@@ -268,7 +269,7 @@ class Broker:
     async def deliver_due(self) -> None:
         """Take note of a clock that was moved: return when what is due by it can be read."""
         await self._delays.caught_up()
-        await self._context.readable()
+        await self._context.writer.readable()
 
     async def stop(self) -> None:
         """Stop serving, say goodbye, save everything, close; also after a failed start.
@@ -283,7 +284,7 @@ class Broker:
             self._mark_offsets,
             self._save_tables,
             self._say_goodbye,
-            self._context.close,
+            self._close_parts,
             self._sync_delays,
             self._close_store,
         )
@@ -301,7 +302,7 @@ class Broker:
             self._delays.stop,
             self._end_routines,
             self._leave_name_servers,
-            self._context.close,
+            self._close_parts,
             self._abandon_store,
         )
 
@@ -325,6 +326,9 @@ class Broker:
     async def _say_goodbye(self) -> None:
         if self._registration is not None:
             await self._registration.unregister(GOODBYE_S)
+
+    async def _close_parts(self) -> None:
+        await close_parts(self._context)
 
     async def _close_store(self) -> None:
         self._store.close()
@@ -367,7 +371,7 @@ class Broker:
 
         After a refused write, too: senders are then told the disk's figures.
         """
-        now_s, refused = self._context.clock.monotonic_s(), self._context.refused_write_count
+        now_s, refused = self._context.clock.monotonic_s(), self._context.writer.refused_count
         is_full = self._store.refusal_kind is RefusalKind.DISK or refused != self._seen_refused
         self._seen_refused = refused
         interval_s = self._context.settings.clean_resource_interval / 1000

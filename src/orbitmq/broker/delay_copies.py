@@ -68,7 +68,7 @@ def stage_copy(context: "Context", record: FollowedRecord) -> int | None:
     )
     origin = origin_of(record.born_host, context.packed_store_host)
     log_offset = append(tail, queue, origin, stamp, record.body, record.properties)
-    context.request_write()
+    context.writer.request_write()
     return log_offset
 
 

@@ -343,7 +343,7 @@ class Delays:
             wait_s = LOOK_S
         if wait_s and self._caught_up.waiter_count and not self._is_reading():
             look = self._look_count
-            self.context.after_write(lambda _error: self._note_caught_up(look))
+            self.context.writer.after_write(lambda _error: self._note_caught_up(look))
         self._look_in(wait_s)
 
     def _is_reading(self) -> bool:

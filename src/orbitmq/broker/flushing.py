@@ -47,19 +47,19 @@ REMOVAL_RETRY_S = 1.0
 
 
 class Flusher:
-    """Runs the store's jobs. `on_synced` is called after each sync with the queues that grew."""
+    """Runs the store's jobs."""
 
     def __init__(
         self,
         store: Store,
         settings: BrokerSettings,
         clock: Clock,
-        on_synced: Callable[[set[Queue]], None],
     ) -> None:
         self._store = store
         self._settings = settings
         self._clock = clock
-        self._on_synced = on_synced
+        self.on_synced: Callable[[set[Queue]], None] = lambda _grown: None
+        """Called after each sync with the queues that grew by it."""
         self._sync_thread = Threads(1, "sync")
         self._flush_thread = Threads(1, "flush")
         self._under_way: set[asyncio.Future[None]] = set()
@@ -195,7 +195,7 @@ class Flusher:
             grown = self._store.finish_sync(job)
         except StoreError as error:
             log.error("%s; no message is taken until the broker is restarted", error)
-        self._on_synced(grown)
+        self.on_synced(grown)
         if self._is_wanted:
             self._sync(0)
         elif self.is_eager:

@@ -132,7 +132,7 @@ def put(context: "Context", message: NewMessage) -> Placed:
     queue = _queue(context, message.topic, message.queue_id)
     origin = origin_of(message.born_host, context.packed_store_host)
     log_offset = append(tail, queue, origin, stamp, message.body, properties)
-    context.request_write()
+    context.writer.request_write()
     return Placed(log_offset, queue, queue.next_offset - 1)
 
 

@@ -278,7 +278,7 @@ class QueueFollower:
         if self._records:
             self._records.pop(next_offset - 1, None)
         if self._progress.stage(next_offset, log_end or self._context.core.tail.end_offset):
-            self._context.after_write(self._end_turn)
+            self._context.writer.after_write(self._end_turn)
 
     def _end_turn(self, error: StoreError | None) -> None:
         self._progress.end_turn(is_written=error is None)

@@ -48,7 +48,7 @@ def send_message(context: Context, request: Command, connection: Connection) -> 
         return _send(context, request, header, connection)
     except RequestFailed as error:
         trace = "true" if context.settings.trace_on else "false"
-        fields = {"MSG_REGION": context.region, "TRACE_ON": trace}
+        fields = {"MSG_REGION": context.settings.region_id, "TRACE_ON": trace}
         return reply_to(request, error.code, error.remark, fields=fields)
 
 
@@ -61,17 +61,17 @@ def _send(
     is_batch = _is_batch(request)
     if not is_batch:
         target = retry_target(context, request, header, target)
-    arrival = Arrival(header, request.body, target, context.origin(connection))
+    arrival = Arrival(header, request.body, target, context.hot.origin(connection))
     stored = store_batch(context, arrival) if is_batch else _store_one(context, arrival)
     answer = SendMessageAnswer(
         msg_id=_message_ids(context.core.store_id.decode(), stored.log_offsets),
         queue_id=target.queue_id,
         queue_offset=stored.queue_offset,
-        region_id=context.region,
+        region_id=context.settings.region_id,
         trace_on=context.settings.trace_on,
     )
     reply = reply_to(request, fields=write_header(answer))
-    context.stage_answers(
+    context.writer.stage_answers(
         connection,
         [] if request.is_oneway else [encode_command(reply)],
         target.config.topic_name,

@@ -131,11 +131,11 @@ def _store(context: Context, back: _Back, done: "asyncio.Future[bytes | None]") 
         if refused is None:
             context.stats.note_sent_back(topic, group)
             made = message.topic if is_dead_letter_topic(message.topic) else retry_topic(group)
-            context.when_saved(made, lambda: later.answer(reply_to(request)))
+            context.writer.when_saved(made, lambda: later.answer(reply_to(request)))
         else:
             later.answer(reply_to(request, ResponseCode.SYSTEM_ERROR, str(refused)))
 
-    context.after_write(written)
+    context.writer.after_write(written)
 
 
 def _record(back: _Back, done: "asyncio.Future[bytes | None]") -> Record:
