@@ -7,6 +7,7 @@ offenders as file:line. The second half feeds each rule a bad and a good sample.
 from __future__ import annotations
 
 import subprocess
+from collections import Counter
 from functools import cache
 from pathlib import Path, PurePosixPath
 
@@ -72,12 +73,29 @@ def test_every_file_that_may_sleep_does() -> None:
     assert set(SLEEPERS) <= asleep
 
 
+def test_tuples_without_a_name_become_fewer() -> None:
+    found: Counter[str] = Counter()
+    for source in sources():
+        if source.is_python and source.path.parts[:2] == ("src", "orbitmq"):
+            found[source.path.parts[2]] += len(list(tidy_rules.unnamed_tuples(source)))
+    assert +found == tidy_rules.UNNAMED_TUPLES, "name them, and lower the number when it has fallen"
+
+
 # ---- every rule can fail -------------------------------------------------------------------------
 
 # The unfinished marks and the paths are put together here: this file keeps the rules as well.
 MARK, PATH, SHARED = "TO" + "DO", "/" + "root/", "../" + "shared/golden"
 PARSER = "from orbitmq.wire.record import FIELD\n"
 DEEP = "def f(x):\n if x:\n  for y in x:\n   with y:\n"
+
+DECIDING = (
+    "from orbitmq.wire import properties as names\n"
+    "from orbitmq.wire.expression import tag_code\n"
+    "def f(text):\n"
+    ' x = b"CLUSTER\\x01" in text\n'
+    " y = names.TRAN_MSG\n"
+    " return x or 'WAIT\\\\u0001'\n"
+)
 
 # Rule, path of the sample, its text, and the lines that must be reported.
 SAMPLES: list[tuple[Rule, str, str, list[int]]] = [
@@ -176,6 +194,9 @@ SAMPLES: list[tuple[Rule, str, str, list[int]]] = [
     ),
     (tidy_rules.no_code_in_comments, "src/a.py", "# x = f(1)\n# if x:\n# f(x)\n", [1, 2, 3]),
     (tidy_rules.no_code_in_comments, "src/a.py", "# Sent as is.\nx  # f(x)\n# why: speed\n", []),
+    (tidy_rules.decided_in_one_place, "src/orbitmq/broker/a.py", DECIDING, [2, 4, 5, 6]),
+    (tidy_rules.decided_in_one_place, "src/orbitmq/core/admit.py", DECIDING, []),
+    (tidy_rules.decided_in_one_place, "src/orbitmq/client/a.py", DECIDING, []),
     (tidy_rules.nothing_unfinished, "Makefile", f"x\n# {MARK}: more\n", [2]),
     (tidy_rules.nothing_unfinished, "docs/a.md", "SCHEDULE_TOPIC_XXXX\n", []),
     (tidy_rules.no_machine_paths, "docs/a.md", f"see `{PATH}a`\nsee {SHARED}\n", [1, 2]),
@@ -197,6 +218,12 @@ def test_the_rule_reports_what_is_wrong_in_a_sample(
 def test_every_rule_has_a_sample_that_breaks_it_and_one_that_does_not() -> None:
     assert {rule for rule, _, _, lines in SAMPLES if lines} == set(RULES)
     assert {rule for rule, _, _, lines in SAMPLES if not lines} == set(RULES)
+
+
+def test_a_parameter_that_is_a_tuple_needs_a_name() -> None:
+    text = "def f(a: tuple[int, str], b: 'tuple[int, int]', c: tuple[int, ...], d: Pair): ...\n"
+    found = tidy_rules.unnamed_tuples(Source(PurePosixPath("src/a.py"), text))
+    assert [what[:4] for _, what in found] == ["f: a", "f: b"]
 
 
 def test_a_rule_looks_at_its_folders_only() -> None:

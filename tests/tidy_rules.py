@@ -80,6 +80,43 @@ PARAMETERS_MAX = 6
 NESTING_MAX = 3
 HEAD_LINES_MIN, HEAD_LINES_MAX = 3, 15
 
+# Who may look at the properties that mean something to the broker, and hash tags: `core/admit.py`,
+# those that write them, and the few that have another question.
+ADMIT = "core/admit.py"
+TAG_CODES = (ADMIT, "core/tag_codes.py")
+RECORD_KEYS = ("core/record_keys.py", "store/index_keys.py", "core/plain_batch.py")
+DECIDED_IN: Mapping[str, tuple[str, ...]] = {
+    "CLUSTER": (ADMIT,),
+    "WAIT": (ADMIT, "broker/handlers/send_back.py"),
+    "DELAY": (
+        *(ADMIT, "broker/handlers/send_back.py", "broker/puts.py", "broker/offset_moved.py"),
+        *("broker/delay_recovery.py", "store/follow.py"),  # when is it due, which level was it
+    ),
+    "TRAN_MSG": (ADMIT,),
+    **dict.fromkeys(("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"), (ADMIT,)),
+    "INNER_MULTI_DISPATCH": (ADMIT, "broker/light_queues.py"),
+    "INNER_MULTI_QUEUE_OFFSET": (ADMIT, "broker/light_queues.py"),
+    "TAGS": (*TAG_CODES, "broker/offset_moved.py", "store/check_index.py"),
+    "KEYS": (*RECORD_KEYS, "broker/offset_moved.py"),
+    "UNIQ_KEY": (
+        *(*RECORD_KEYS, "core/admit_batch.py", "core/plain.py", "core/plain_known.py"),
+        "broker/delay_copies.py",
+    ),
+    **dict.fromkeys(("tag_code", "short_tag_code"), TAG_CODES),
+}
+# Parameters that are tuples without a name, by package. The numbers may only fall.
+UNNAMED_TUPLES: Mapping[str, int] = {
+    "broker": 6,
+    "cli": 1,
+    "client": 2,
+    "core": 3,
+    "namesrv": 1,
+    "spark": 3,
+    "store": 11,
+    "wire": 1,
+    "world": 1,
+}
+
 # Files of the tests that may sleep, with the reason.
 SLEEPERS: Mapping[str, str] = {
     "tests/foreign/asking.py": "nobody tells of a registration; it looks again until a deadline",
@@ -328,6 +365,55 @@ def _places_of(node: ast.AST) -> list[ast.expr | None]:
     return []
 
 
+_STORING = ("broker/", "core/", "store/")
+_MARK = re.compile(rf"(?<![A-Z_])({'|'.join(DECIDED_IN)})(\x01|\\u0001)")
+
+
+def decided_in_one_place(source: Source) -> Iterator[Finding]:
+    """What properties mean is found out in one place, whichever way a message comes in."""
+    if source.lies_in(_STORING):
+        for line, name in sorted(_decided_names(source)):
+            places = DECIDED_IN.get(name)
+            if places is not None and not source.lies_in(places):
+                yield line, f"what {name} means is found out in {', '.join(places)} only"
+
+
+def _decided_names(source: Source) -> Iterator[tuple[int, str]]:
+    """Names that are taken from the modules of properties and tags, and those in literals."""
+    aliases, texts = set[str](), set[ast.expr]()
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ImportFrom):
+            if node.module in ("orbitmq.wire.properties", "orbitmq.wire.expression"):
+                yield from ((node.lineno, alias.name) for alias in node.names)
+            aliases |= {alias.asname or "" for alias in node.names if alias.name == "properties"}
+        elif isinstance(node, ast.Expr):
+            texts.add(node.value)  # a docstring
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) in aliases:
+            yield node.lineno, node.attr
+        elif isinstance(node, ast.Constant) and node not in texts:
+            value = node.value.decode("latin-1") if isinstance(node.value, bytes) else node.value
+            for found in _MARK.finditer(value) if isinstance(value, str) else ():
+                yield node.lineno, found[1]
+
+
+def unnamed_tuples(source: Source) -> Iterator[Finding]:
+    """Parameters that are several values without a name: a small type says what they are."""
+    for function in functions(source):
+        args = function.args
+        for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs):
+            if arg.annotation is not None and _is_unnamed_tuple(arg.annotation):
+                yield function.lineno, f"{function.name}: {arg.arg} is a tuple without a name"
+
+
+def _is_unnamed_tuple(annotation: ast.expr) -> bool:
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        annotation = ast.parse(annotation.value, mode="eval").body
+    if not isinstance(annotation, ast.Subscript) or ast.unparse(annotation.value) != "tuple":
+        return False
+    parts = annotation.slice
+    return isinstance(parts, ast.Tuple) and ast.unparse(parts.elts[-1]) != "..."
+
+
 # ---- heads, names, comments ----------------------------------------------------------------------
 
 
@@ -409,6 +495,7 @@ RULES: Mapping[Rule, tuple[str, ...]] = {
     print_in_cli_only: PRODUCT,
     no_sleep: ("tests",),
     fields_by_name: PRODUCT,
+    decided_in_one_place: PRODUCT,
     head_says_what_flows: PRODUCT,
     telling_names: PYTHON,
     reasons_beside_exceptions: PYTHON,

@@ -24,7 +24,7 @@ FAR_MS = 4_102_444_799_999
 """The last millisecond of the year 2099, in Greenwich."""
 
 
-def with_broker(folder: Path, act: Act, **changes: int | bool) -> None:
+def with_broker(folder: Path, act: Act, **changes: int | bool | str) -> None:
     """Do something with a running broker; `changes` are settings."""
     settings = msgspec.structs.replace(BrokerSettings(listen_port=0), **changes)
 

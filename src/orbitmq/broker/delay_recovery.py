@@ -13,11 +13,12 @@ Rules:
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from orbitmq.broker.delay_copies import delivered_message
+from orbitmq.broker.puts import admitted
 from orbitmq.broker.queue_follower import read_records
-from orbitmq.core import Walked, parse_level
+from orbitmq.core import Walked, Way, parse_level
 from orbitmq.store.log_reader import LogReader
 from orbitmq.store.reading import ColdReader, QueueView
 from orbitmq.wire import properties as names
@@ -63,7 +64,7 @@ def behind_delivered(
             message = delivered_message(record)
             if message is None:
                 continue
-            if _take(copies, _likeness(parse_properties(message.own))):
+            if _take(copies, _likeness(message.own)):
                 queue_offset = record.queue_offset + 1
             elif record.log_offset >= removed_end(message.topic):
                 return queue_offset
@@ -83,14 +84,13 @@ def _take(copies: deque[int], likeness: int) -> bool:
 
 
 def _add(copies: Copies, record: Walked) -> None:
-    properties = parse_properties(record.properties)
-    level = parse_level(properties.get(names.DELAY, "")) or 0
-    own = (record.topic, str(record.queue_id))
-    named = (properties.get(names.REAL_TOPIC), properties.get(names.REAL_QID))
-    if level > 0 and record.topic != SCHEDULE_TOPIC and own == named:
-        copies.setdefault(level, deque()).append(_likeness(properties))
+    copy = admitted(record.properties, Way.AGAIN)
+    level = parse_level(copy.values.get(names.DELAY, "")) or 0
+    place = (record.topic, str(record.queue_id))
+    named = (copy.values.get(names.REAL_TOPIC), copy.values.get(names.REAL_QID))
+    if level > 0 and record.topic != SCHEDULE_TOPIC and place == named:
+        copies.setdefault(level, deque()).append(_likeness(copy.own))
 
 
-def _likeness(properties: Mapping[str, str]) -> int:
-    kept = {name: value for name, value in properties.items() if name != names.CLUSTER}
-    return hash(frozenset(kept.items()))
+def _likeness(own: bytes) -> int:
+    return hash(frozenset(parse_properties(own).items()))

@@ -13,7 +13,7 @@ Rules:
 from collections.abc import Collection, Sequence
 
 from orbitmq.config import BrokerSettings
-from orbitmq.core import Queue
+from orbitmq.core import Admitted, Queue, with_entries
 from orbitmq.errors import RequestFailed
 from orbitmq.store.store import Store
 from orbitmq.wire import properties as properties_names
@@ -50,11 +50,25 @@ class LightQueues:
         """Whether a topic or group of this name is a light one here."""
         return self.is_on and is_light(name) and light_fault(name) is None
 
-    def names_of(self, topic: str, value: str) -> list[str]:
-        """Return the light queues that a message for `topic` names; raises RequestFailed."""
-        if not value:
-            return []
-        names = split_names(value)
+    def numbered(self, topic: str, message: Admitted) -> Admitted:
+        """Return a message for `topic` with its numbers in light queues, if it goes to any.
+
+        Raises RequestFailed when it names some that cannot be.
+        """
+        if not message.light_names:
+            return message
+        names = split_names(message.light_names)
+        self._check(topic, names)
+        found = [self._store.find_queue(name, QUEUE_ID) for name in names]
+        numbers = numbers_text([0 if queue is None else queue.next_offset for queue in found])
+        entry = {properties_names.INNER_MULTI_QUEUE_OFFSET: numbers}
+        return message._replace(own=with_entries(message.own, entry))
+
+    def queues_of(self, message: Admitted) -> list[Queue]:
+        """Return the light queues that a message goes to, made where they are not there."""
+        return self.to_write(split_names(message.light_names)) if message.light_names else []
+
+    def _check(self, topic: str, names: Sequence[str]) -> None:
         fault = names_fault(names)
         if topic in names:
             fault = "it names the topic that the message is sent to"
@@ -64,12 +78,6 @@ class LightQueues:
                 f"property {properties_names.INNER_MULTI_DISPATCH} cannot be used: {fault}",
             )
         self._check_room(names)
-        return names
-
-    def numbers(self, names: Sequence[str]) -> str:
-        """Return which numbers a record would get in light queues, as its properties say it."""
-        found = [self._store.find_queue(name, QUEUE_ID) for name in names]
-        return numbers_text([0 if queue is None else queue.next_offset for queue in found])
 
     def to_write(self, names: Sequence[str]) -> list[Queue]:
         """Return light queues, made where they are not there; raises RequestFailed."""

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from orbitmq.broker.puts import NewMessage, put
+from orbitmq.core import tag_code_in
 from orbitmq.errors import LocalProtocolError, RequestFailed
 from orbitmq.wire import properties as names
 from orbitmq.wire.bodies_client import MessageQueue
-from orbitmq.wire.expression import tag_code
 from orbitmq.wire.fastjson import write_json
 from orbitmq.wire.host import pack_host
 from orbitmq.wire.names import OFFSET_MOVED_TOPIC
@@ -76,13 +76,14 @@ def note_offset_moved(
 
 def _message(context: "Context", event: OffsetMovedEvent) -> NewMessage:
     group = event.consumer_group
-    properties = {names.KEYS: group, names.DELAY: "0", names.TAGS: group}
+    entries = {names.KEYS: group, names.DELAY: "0", names.TAGS: group}
+    own = format_properties(entries, is_closed=True).encode()
     return NewMessage(
         topic=OFFSET_MOVED_TOPIC,
         queue_id=0,
         body=write_json(event, standard=True),
-        own=format_properties(properties, is_closed=True).encode(),
+        own=own,
         born_ms=context.clock.wall_ms(),
         born_host=pack_host(context.store_host),
-        tags_code=tag_code(group),
+        tags_code=tag_code_in(own),
     )

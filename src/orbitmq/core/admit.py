@@ -105,6 +105,11 @@ waits_for_sync=True, light_names='', values=mappingproxy({}))
     return Admitted(own, tag_code_in(own))
 
 
+def cluster_entry(cluster: str) -> bytes:
+    """Return what the properties of every record of a cluster end with."""
+    return _CLUSTER + cluster.encode()
+
+
 def with_entries(own: bytes, entries: Mapping[str, str]) -> bytes:
     """Return own properties with further entries, which replace those of the same names.
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from orbitmq.core.admit import cluster_entry
 from orbitmq.errors import SettingError
 from orbitmq.watermark import Watermark
 from orbitmq.wire.command import LANGUAGE, VERSION
@@ -405,7 +406,7 @@ class CoreState:
         """(topic, group) to what its pulls got; at most GOT_MAX."""
         self.got_other = Got()
         """What all others got together."""
-        self.cluster_property = f"CLUSTER\x01{cluster}".encode()
+        self.cluster_property = cluster_entry(cluster)
         """What the properties of every record end with: see `admit`."""
         self.body_size_max = 4_194_304
         self.is_sync_flush = False

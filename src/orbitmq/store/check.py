@@ -224,7 +224,7 @@ class _Check:
             record.properties,
         )
         self._verdict.counts["records"] += 1
-        self._queues.see(seen, entry_code(walked, self._options.delays_ms))
+        self._queues.see(walked, entry_code(walked, self._options.delays_ms))
         if self._options.is_indexed:
             self._index.see(seen)
         if record.store_ms < self._store_ms:

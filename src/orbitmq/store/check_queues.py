@@ -21,15 +21,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from orbitmq.core import tag_code_in
+from orbitmq.core import Walked, tag_code_in
 from orbitmq.core.state import ENTRY, ENTRY_SIZE
 from orbitmq.store.consume_queue import HOLE_SIZE
+from orbitmq.store.follow import in_queues
 from orbitmq.store.layout import Folder, can_hold_queue, file_name, is_file_name
-from orbitmq.store.log_walk import PIECE_SIZE, Seen, first_nonzero, usual_size
+from orbitmq.store.log_walk import PIECE_SIZE, first_nonzero, usual_size
 from orbitmq.store.queue_ext import ADDRESS_MAX, ExtraUnits
 from orbitmq.store.verdict import READ_TRIES, RECOVERS, REPAIR, RESTORE, SET_ASIDE, Verdict
-from orbitmq.wire.light_queues import light_places
-from orbitmq.wire.sysflag import enters_queue
 from orbitmq.world.files import Files
 
 BLOCK_ENTRIES = 256
@@ -184,42 +183,41 @@ class QueueCheck:
             line.forget()
             line.next = -1
 
-    def see(self, seen: Seen, code: int) -> None:
-        """Compare the entry of a record whose code should be `code`."""
-        record = seen.record
-        if enters_queue(record.sys_flag):
-            for name, number in light_places(record.properties):
-                light_code = self._light_code(seen, code, name, number)
-                self._see_entry(seen, light_code, (name, 0), number)
-        if record.log_offset < self._removed.get(record.topic, 0):
+    def see(self, walked: Walked, code: int) -> None:
+        """Compare the entries of a record; that of its own queue should have this code."""
+        places = in_queues(walked)
+        for light in places[1:]:
+            self._see_entry(light, self._light_code(light, code))
+        if walked.log_offset < self._removed.get(walked.topic, 0):
             return
-        if not enters_queue(record.sys_flag):
-            if record.queue_offset:
-                text = f"the record at log offset {record.log_offset} is in no queue and yet has "
-                text += f"the number {record.queue_offset}"
+        if not places:
+            if walked.queue_offset:
+                text = f"the record at log offset {walked.log_offset} is in no queue and yet has "
+                text += f"the number {walked.queue_offset}"
                 self._verdict.damage(self._root, -1, text, RESTORE)
             return
-        if not can_hold_queue(record.topic, record.queue_id):
-            text = f"the record at log offset {record.log_offset} says that it is of topic "
-            text += f"{record.topic!r}, queue {record.queue_id}, which cannot be"
+        if not can_hold_queue(walked.topic, walked.queue_id):
+            text = f"the record at log offset {walked.log_offset} says that it is of topic "
+            text += f"{walked.topic!r}, queue {walked.queue_id}, which cannot be"
             self._verdict.damage(self._root, -1, text, RESTORE)
             return
-        self._see_entry(seen, code, (record.topic, record.queue_id), record.queue_offset)
+        self._see_entry(walked, code)
 
-    def _light_code(self, seen: Seen, code: int, name: str, number: int) -> int:
+    def _light_code(self, light: Walked, code: int) -> int:
         """Return the code of a light queue's entry: an original takes a delayed message's time."""
-        entry = self._entry(self._line(name, 0), number)
+        entry = self._entry(self._line(light.topic, light.queue_id), light.queue_offset)
         is_timed = entry is not None and entry[2] == code
-        return code if is_timed else tag_code_in(seen.record.properties)
+        return code if is_timed else tag_code_in(light.properties)
 
-    def _see_entry(self, seen: Seen, code: int, key: tuple[str, int], number: int) -> None:
+    def _see_entry(self, walked: Walked, code: int) -> None:
         """Compare the entry that a record has in one of its queues."""
-        log_offset = seen.record.log_offset
+        key = (walked.topic, walked.queue_id)
+        number, log_offset = walked.queue_offset, walked.log_offset
         if log_offset < self._removed.get(key[0], 0):
             return
         line = self._line(*key)
         self._count_up(line, number, log_offset)
-        wanted = (log_offset, seen.size, code)
+        wanted = (log_offset, walked.size, code)
         entry = self._entry(line, number)
         for _ in range(READ_TRIES):  # perhaps written since its block was read
             if entry == wanted or (entry is not None and entry[2] <= ADDRESS_MAX):

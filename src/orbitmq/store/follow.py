@@ -1,6 +1,6 @@
-"""What follows from a record: the codes of its queue entries.
+"""What follows from a record: which queues it is in, and the codes of its entries there.
 
-In: a record as the walk gives it. Out: the numbers that queues keep of it.
+In: a record as the walk gives it. Out: the queues it is in, and the numbers that they keep of it.
 
 Rules:
 1. The code is the hash of the tag, 0 without one. In the schedule topic it is the time at which the
@@ -12,7 +12,7 @@ Rules:
 from collections.abc import Sequence
 
 from orbitmq.core import Walked, parse_level, tag_code_in
-from orbitmq.wire.light_queues import light_places
+from orbitmq.wire.light_queues import LIGHT_MARK, light_places
 from orbitmq.wire.names import SCHEDULE_TOPIC
 from orbitmq.wire.properties import DELAY, stored_property
 from orbitmq.wire.sysflag import OUTSIDE_QUEUE
@@ -22,12 +22,15 @@ UNKNOWN_LEVEL_DELAY_MS = 1_000
 """What the original takes for a level that its table does not have."""
 
 
-def light_copies(walked: Walked) -> list[Walked]:
-    """Return a record as each light queue has it that it is in besides its own."""
+def in_queues(walked: Walked) -> Sequence[Walked]:
+    """Return a record as each queue has it that it is in: its own first, then light queues."""
     if walked.sys_flag & OUTSIDE_QUEUE:
-        return []
+        return ()
+    if LIGHT_MARK not in walked.properties:
+        return (walked,)
     places = light_places(walked.properties)
-    return [walked._replace(topic=name, queue_id=0, queue_offset=at) for name, at in places]
+    lights = [walked._replace(topic=name, queue_id=0, queue_offset=at) for name, at in places]
+    return (walked, *lights)
 
 
 def entry_code(walked: Walked, delays_ms: Sequence[int]) -> int:

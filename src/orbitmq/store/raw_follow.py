@@ -18,10 +18,9 @@ from typing import NamedTuple
 
 from orbitmq.core import LogTail, Queue, Walked, may_have_keys, record_at
 from orbitmq.errors import StoreError
-from orbitmq.store.follow import entry_code, light_copies
+from orbitmq.store.follow import entry_code, in_queues
 from orbitmq.store.publishing import Keyed, Written
 from orbitmq.wire.record import BLANK_MAGIC, BLANK_SIZE, MAGIC_V1, MAGIC_V2, RECORD_SIZE_MAX
-from orbitmq.wire.sysflag import enters_queue
 
 _PREFIX = struct.Struct(">iI")  # size, magic
 _MAGICS = frozenset((MAGIC_V1, MAGIC_V2, BLANK_MAGIC))
@@ -74,7 +73,7 @@ class RawFollower:
                 break
             record = self._record_at(data, position)
             if record is not None:
-                for one in (record, *light_copies(record)):
+                for one in in_queues(record):
                     self._check_number(one, next_offsets)
                 records.append(record)
             position += size
@@ -101,11 +100,9 @@ class RawFollower:
         for record in batch.records:
             if may_have_keys(record.sys_flag, record.properties):
                 keyed.append((record.topic, record.log_offset, record.store_ms, record.properties))
-            if enters_queue(record.sys_flag):
-                lights = light_copies(record)
-                copy_count += len(lights)
-                for queue in map(self._add_entry, (record, *lights)):
-                    grown[queue] = queue.next_offset
+            queues = [self._add_entry(one) for one in in_queues(record)]
+            copy_count += len(queues[1:])
+            grown.update((queue, queue.next_offset) for queue in queues)
             self._tail.advance_clock(record.store_ms)
         self.rest, self._dropped_size = batch.rest, batch.dropped_size
         counts = (len(batch.records), copy_count)
@@ -141,8 +138,6 @@ class RawFollower:
         )
 
     def _check_number(self, record: Walked, next_offsets: dict[tuple[str, int], int]) -> None:
-        if not enters_queue(record.sys_flag):
-            return
         key = (record.topic, record.queue_id)
         due = next_offsets.get(key)
         if due is None:

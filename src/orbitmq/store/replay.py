@@ -22,14 +22,13 @@ from collections.abc import Callable, Iterable, Sequence
 from orbitmq.core import Walked, may_have_keys
 from orbitmq.core.state import ENTRY, ENTRY_SIZE
 from orbitmq.store.consume_queue import HOLE_SIZE, Extent, QueueFiles
-from orbitmq.store.follow import entry_code, light_copies
+from orbitmq.store.follow import entry_code, in_queues
 from orbitmq.store.key_index import KeyIndex
 from orbitmq.store.layout import can_hold_queue
 from orbitmq.store.queue_ext import ADDRESS_MAX
 from orbitmq.store.scan import Gap
-from orbitmq.wire.light_queues import LIGHT_MARK, is_light
+from orbitmq.wire.light_queues import is_light
 from orbitmq.wire.record import RECORD_SIZE_MIN
-from orbitmq.wire.sysflag import OUTSIDE_QUEUE
 
 KEYED_MAX = 4_096
 HOLES_MAX = 1_000_000
@@ -132,12 +131,10 @@ class Replay:
         """Follow one record; raises Disagreement."""
         if walked.store_ms > self.store_ms:
             self.store_ms = walked.store_ms
-        if not walked.sys_flag & OUTSIDE_QUEUE:
-            self._enter(walked)
-            if LIGHT_MARK in walked.properties:
-                for light in light_copies(walked):
-                    self._enter(light)
-        elif walked.queue_offset and not (self.is_removed and self.is_removed(walked)):
+        places = in_queues(walked)
+        for place in places:
+            self._enter(place)
+        if not places and walked.queue_offset and not (self.is_removed and self.is_removed(walked)):
             self._give_up(walked, "its flags say that it is in no queue")
         if may_have_keys(walked.sys_flag, walked.properties):
             keyed = self._keyed

@@ -27,11 +27,10 @@ from orbitmq.broker.puts import (
     put,
 )
 from orbitmq.broker.send_checks import Arrival, check_send, retry_target
-from orbitmq.core import Admitted, Way, append, append_copies, with_entries
+from orbitmq.core import Admitted, Way, append, append_copies
 from orbitmq.errors import RequestFailed
 from orbitmq.net.connection import Connection, Result
 from orbitmq.store.refusals import RefusalKind
-from orbitmq.wire import properties as names
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command, encode_command, reply_to
 from orbitmq.wire.fields import write_header
@@ -129,14 +128,12 @@ def _append(context: Context, arrival: Arrival, message: Admitted) -> tuple[int,
     """Stage a message that does not wait; return its log offset and its place in its queue."""
     header, body, target, origin = arrival
     light = context.topics.light
-    own, light_names = message.own, light.names_of(header.topic, message.light_names)
-    if light_names:
-        own = with_entries(own, {names.INNER_MULTI_QUEUE_OFFSET: light.numbers(light_names)})
-    stored = own + context.core.cluster_property
+    message = light.numbered(header.topic, message)
+    stored = message.own + context.core.cluster_property
     check_sizes(body, stored, context.core.body_size_max)
     queue = context.topics.queue(target.config, target.queue_id)
     check_store(context)
-    lights = light.to_write(light_names) if light_names else []
+    copies = light.queues_of(message)
     tail = context.core.tail
     tail.advance_clock(context.clock.wall_ms())
     stamp = (
@@ -148,8 +145,8 @@ def _append(context: Context, arrival: Arrival, message: Admitted) -> tuple[int,
         message.tags_code,
     )
     log_offset = append(tail, queue, origin, stamp, body, stored)
-    if lights:
-        append_copies(tail, lights, log_offset, message.tags_code)
+    if copies:
+        append_copies(tail, copies, log_offset, message.tags_code)
     return log_offset, queue.next_offset - 1
 
 
