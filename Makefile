@@ -7,6 +7,7 @@
 #   make nightly  the long programmes, one part after the other: nightly-originals, nightly-clients, nightly-exchange,
 #                nightly-kills, nightly-spark, nightly-core, nightly-bench, nightly-fuzz, nightly-torture
 #                (docs/internals/testing.md); KILLS, SPARK_KILLS, SPARK_BACKLOG, EXCHANGE_ROUNDS, FUZZ_EXAMPLES say how long
+#   make records  what originals answer is put on record anew
 #   make bench   CPU per message beside a bare C server, Redis and NATS where installed and, with Maven, the original
 #   make bench-spark  rows per CPU second into and out of Spark, beside Parquet
 #   make spark-archive  Spark's classes parsed once for all (190 MB in the user's cache): tests start quicker
@@ -29,7 +30,7 @@ RUN_TESTS := $(BIN)/python -m tests.whole_run
 # A run of the tests starts a thousand processes: none of them need compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup run test test-spark check format bench bench-spark demo nightly $(PARTS:%=nightly-%) docs spark-archive \
+.PHONY: setup run test test-spark check format bench bench-spark demo nightly $(PARTS:%=nightly-%) records docs spark-archive \
   lock clean
 .DEFAULT_GOAL := run
 
@@ -69,6 +70,11 @@ test-spark: $(VENV)/.dev
 
 $(PARTS:%=nightly-%): nightly-%: $(VENV)/.dev
 	$(RUN_TESTS) --part $*
+
+# What originals answer is put on record (tests/golden/originals): after a program that asks them was changed.
+records: export ORBITMQ_RECORD = 1
+records: $(VENV)/.dev
+	$(RUN_TESTS) --part originals
 
 nightly: $(VENV)/.dev
 	$(RUN_TESTS) --parts

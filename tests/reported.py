@@ -28,6 +28,14 @@ class Report(msgspec.Struct):
         """Return what a run wrote; an empty report when it died before."""
         return msgspec.json.decode(path.read_bytes(), type=cls) if path.exists() else cls()
 
+    def join(self, other: "Report") -> None:
+        """Take over the tests of another run."""
+        for file, seconds in other.seconds.items():
+            self.seconds[file] = self.seconds.get(file, 0.0) + seconds
+        self.passed += other.passed
+        self.failed += other.failed
+        self.failed_once += other.failed_once
+
     def dearest(self, count: int) -> list[tuple[str, float]]:
         """Return the files that took most seconds, most first."""
         in_order = sorted(self.seconds.items(), key=lambda item: item[1], reverse=True)

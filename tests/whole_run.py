@@ -26,12 +26,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.foreign import replays
+from tests.foreign.judged import VERSIONS
 from tests.nightly import LONG_FORMS, PARTS
 from tests.reported import Report
 
 WORKERS = 4
 """Most tests wait for others (brokers, clients, clocks): more of them run than there are cores."""
 AGAIN_LIMIT_S = 180.0
+REPLAY_AGAIN_S = 600.0
+"""An original may be late, or die when a topic is deleted: it is the judge, not the judged."""
 STOP_LIMIT_S = 30.0
 DEAREST_COUNT = 20
 TESTS_FAILED = 1
@@ -40,6 +44,10 @@ NO_TESTS = 5
 
 COMMANDS = {"bench": (["-m", "benchmarks"], ["-m", "benchmarks.spark"])}
 """Programs that a part runs before its tests."""
+
+REPLAYED = "originals"
+"""The part that plays tests of ours with an original in the place of OrbitMQ."""
+REPLAY_WORDS = ("-n", "2", "--dist", "loadfile", "--timeout", "300")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +112,29 @@ def _part(part: str, words: Sequence[str], again_limit_s: float) -> Outcome:
     for command in COMMANDS.get(part, ()):
         if code := subprocess.run([sys.executable, *command], check=False).returncode:
             return Outcome(code, [], Report())
-    outcome = run([*words, "--nightly", part], again_limit_s, forms(part))
-    return replace(outcome, code=0) if outcome.code == NO_TESTS else outcome
+    outcomes = [replay(version, words) for version in VERSIONS] if part == REPLAYED else []
+    own = run([*words, "--nightly", part], again_limit_s, forms(part))
+    outcomes.append(replace(own, code=0) if own.code == NO_TESTS else own)
+    return joined(outcomes)
+
+
+def replay(version: str, words: Sequence[str]) -> Outcome:
+    """Play our tests on an original, and compare what passes with what did (replays.py)."""
+    tests = [*replays.words_for(version), *REPLAY_WORDS, *words]
+    outcome = run(tests, REPLAY_AGAIN_S, {"ORBITMQ_JUDGE": f"original-{version}"})
+    lost = replays.judge(version, [*outcome.report.passed, *outcome.unstable])
+    for test in lost:
+        print(f"{version} passed it before: {test}")
+    return replace(outcome, code=outcome.code or int(bool(lost)))
+
+
+def joined(outcomes: Sequence[Outcome]) -> Outcome:
+    """Return several runs as one."""
+    report = Report()
+    for each in outcomes:
+        report.join(each.report)
+    unstable = [test for each in outcomes for test in each.unstable]
+    return Outcome(max(each.code for each in outcomes), unstable, report)
 
 
 def forms(part: str) -> dict[str, str]:

@@ -22,6 +22,7 @@ from tests.foreign.peers import BROKER_NAME, Line, original_broker
 from tests.foreign.running import running
 
 OURS = "ours"
+ORIGINAL = "original"
 DELAY_S = (1, 2, 1, 2, *[3] * 14)
 """Seconds of the delay levels 1 to 18; retries begin with level 3."""
 
@@ -79,12 +80,6 @@ class Played:
             elif line["event"] == "error":
                 played.errors[scenario] = line["error"]
         return played
-
-    def replaced_by(self, other: Played) -> Played:
-        """Return this run with what another run stated in the place of its failed scenarios."""
-        return Played(
-            {**self.facts, **other.facts}, {**self.measures, **other.measures}, other.errors
-        )
 
     def of(self, scenario: str) -> dict[str, Any]:
         """Return the facts of one scenario, which must have ended well."""

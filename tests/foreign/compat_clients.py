@@ -1,13 +1,13 @@
 """The compatibility programs of the Go, Node and Python clients, and their topics.
 
-In: the two systems and the names of scenarios. Out: what the runs stated, by system. Rules:
+In: a system and the names of scenarios. Out: what the run stated. Rules:
 
 1. Packages are installed by name, pinned and with checksums, once, into ORBITMQ_CACHE.
 2. Only the Go client can make topics. For the others each scenario's topic (four queues, sixteen
    to share) and its group's retry topic (one queue) are made before the program starts.
 3. Clients write logs and offsets below their home, which is a scratch folder here.
-4. The runs on both systems are made at once. What a client cannot tell about the broker (progress,
-   dead letters) is asked after the run and joins its facts.
+4. What a client cannot tell about the broker (progress, dead letters) is asked after the run and
+   joins its facts.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from pathlib import Path
 import pytest
 
 from tests.foreign.asking import await_claim, await_topic
-from tests.foreign.compat import OURS, Played
-from tests.foreign.compat_java import ORIGINAL
+from tests.foreign.compat import ORIGINAL, OURS, Played
 from tests.foreign.judged import System
 from tests.foreign.peers import (
     BROKER_NAME,
@@ -40,6 +39,7 @@ from tests.foreign.peers import (
     require_tool,
     run_tool,
 )
+from tests.foreign.records import recorded
 from tests.wire_client import WireClient
 
 Runs = dict[str, Played]
@@ -60,12 +60,14 @@ GET_MAX_OFFSET = 30
 _numbers = itertools.count(1)
 
 
-def both(play: Callable[[System, str], Played], ours: System, original: System) -> Runs:
-    """Play on both systems at once; a prefix of its own keeps a run's names apart."""
-    prefixes = [f"L{os.getpid()}x{next(_numbers)}" for _ in range(2)]
-    with ThreadPoolExecutor(2) as pool:
-        played = list(pool.map(play, (ours, original), prefixes))
-    return dict(zip((OURS, ORIGINAL), played, strict=True))
+def new_prefix() -> str:
+    """Return a prefix that keeps a run's names apart from those of others."""
+    return f"L{os.getpid()}x{next(_numbers)}"
+
+
+def with_record(name: str, play: Callable[[System, str], Played], ours: System) -> Runs:
+    """Play on the system under test, and join what originals answered."""
+    return {OURS: play(ours, new_prefix()), ORIGINAL: recorded(name)}
 
 
 def play_go(system: System, prefix: str, scenarios: Iterable[str]) -> Played:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.foreign.compat import OURS, Played, original_system, our_system
-from tests.foreign.compat_java import CLIENTS, ORIGINAL, JavaPlays
+from tests.foreign.compat import ORIGINAL, OURS, Played, original_system, our_system
+from tests.foreign.compat_java import CLIENTS, JavaPlays
 from tests.foreign.judged import System, namesrv_under_test, system_under_test
 from tests.foreign.stores import SMALL, DataFolder
 
@@ -46,9 +46,9 @@ def compat_original() -> Iterator[System]:
 
 
 @pytest.fixture(scope="session")
-def java_plays(compat_ours: System, compat_original: System) -> JavaPlays:
+def java_plays(compat_ours: System) -> JavaPlays:
     """What the Java programs stated, each run made when it is first asked for."""
-    return JavaPlays(compat_ours, compat_original)
+    return JavaPlays(compat_ours)
 
 
 @pytest.fixture(params=[(c, s) for c in CLIENTS for s in (OURS, ORIGINAL)], ids="-".join)
