@@ -28,6 +28,14 @@ class LocalProtocolError(ProtocolError):
     """Our own caller asked for something that cannot be put on the wire."""
 
 
+class ArgumentError(LocalProtocolError, TypeError):
+    """An argument is not of the type that it must be; `argument` is its name."""
+
+    def __init__(self, problem: str, argument: str) -> None:
+        super().__init__(problem)
+        self.argument = argument
+
+
 class RemoteProtocolError(ProtocolError):
     """A peer sent something that the protocol does not allow.
 

@@ -388,3 +388,26 @@ def test_a_framework_that_fails_on_its_way_closes_the_application(
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(main())
+
+
+def test_a_program_that_only_sends_started_all_listeners(
+    broker: EmbeddedBroker, fresh_name: FreshName
+) -> None:
+    topic = fresh_name("Topic")
+    app = App(broker.namesrv, fresh_name("shop"))
+    seen: list[bytes] = []
+
+    @app.listener(topic, group="only_sending", from_where=FIRST)
+    def note(body: bytes) -> None:
+        seen.append(body)
+
+    async def main() -> None:
+        async with app.only_sending() as sender:
+            await sender.send(topic, b"one")
+        async with Admin(broker.namesrv) as admin:
+            assert "only_sending" not in await admin.groups()
+        assert not seen
+        with pytest.raises(ClientStateError, match="not running"):
+            await app.send(topic, b"two")
+
+    asyncio.run(main())

@@ -145,3 +145,24 @@ def test_tls_is_set_by_argument_or_file(tmp_path: Path) -> None:
     assert App(file=path).settings().app.tls == TlsClientSettings(trust_cert_path="ca.pem")
     given = TlsClientSettings(checks_server=False)
     assert App(tls=given).settings().app.tls == given
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[app]\nnamesrv = 5", r"shop\.toml, \[app\]: .*namesrv"),
+        ("[app]\nnamesv = 'a'", r"shop\.toml, \[app\]: .*did you mean namesrv"),
+        ("[listeners.ship]\nconcurrency = 'x'", r"shop\.toml, \[listeners\.ship\]: .*concurrency"),
+    ],
+)
+def test_settings_errors_named_no_file(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text(text)
+    with pytest.raises(SettingError, match=said):
+        App("127.0.0.1:1", file=str(file)).settings()
+
+
+def test_settings_errors_named_no_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORBITMQ_LISTENER_SHIP_CONCURRENCY", "many")
+    with pytest.raises(SettingError, match="variable ORBITMQ_LISTENER_SHIP_CONCURRENCY: "):
+        App("127.0.0.1:1").settings()

@@ -7,7 +7,7 @@ import pytest
 
 from orbitmq.app import App, DeadLetter, Retry, TestClient
 from orbitmq.app.bodies import BodyError
-from orbitmq.errors import ClientStateError, LocalProtocolError
+from orbitmq.errors import ClientStateError, LocalProtocolError, NotFound
 from tests.app import shop
 from tests.app.shop import Order
 
@@ -141,5 +141,21 @@ def test_a_plain_function_that_gives_a_coroutine_has_not_consumed_its_message() 
             (delivery,) = await client.deliver("orders", b"x")
         assert delivery.is_retried
         assert "write it, and what is around it, as async def" in str(delivery.error)
+
+    asyncio.run(main())
+
+
+def test_delivering_to_a_mistyped_topic_gave_an_empty_list() -> None:
+    app = App("127.0.0.1:1")
+
+    @app.listener("orders", selector="paid")
+    def ship(body: str) -> None:
+        """Consume."""
+
+    async def main() -> None:
+        async with TestClient(app) as client:
+            with pytest.raises(NotFound, match=r"no listener of topic oders.*consumes orders"):
+                await client.deliver("oders", "x")
+            assert await client.deliver("orders", "x", tag="open") == []
 
     asyncio.run(main())

@@ -22,6 +22,7 @@ from orbitmq.aio import (
 from orbitmq.app import App
 from orbitmq.client.consume_hooks import ConsumeReturn
 from orbitmq.client.message import ReceivedMessage
+from orbitmq.client.outcomes import Retry
 from orbitmq.client.queue_choice import queue_of_key
 from orbitmq.client.settings import ClientSettings
 from orbitmq.errors import LocalProtocolError, SettingError
@@ -201,9 +202,10 @@ def test_a_call_that_takes_too_long_is_called_so_and_its_status_stays(
     make_topic(system, topic, 1)
 
     async def main() -> None:
-        async def slow(message: ReceivedMessage) -> bool:
+        async def slow(message: ReceivedMessage) -> None:
             await asyncio.sleep(0.15)
-            return message.body == b"good"
+            if message.body != b"good":
+                raise Retry()
 
         witness = Witness()
         await send(system, topic, [b"good", b"bad"], queue_id=0)

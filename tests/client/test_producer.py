@@ -358,7 +358,10 @@ def test_messages_that_cannot_be_sent_are_refused_with_the_reason(
         (Message("t", b"x", properties={"p": "\x02"}), LocalProtocolError, "separator"),
         (Message("t", b"x", keys=["a b"]), LocalProtocolError, "holds a space"),
         (Message("t", b"x", delay_level=-1), LocalProtocolError, "from 1 to 18"),
-        *((no_text, LocalProtocolError, "no text; write") for no_text in _no_texts()),
+        *(
+            (no_text, LocalProtocolError, "must be (text|a list or tuple of texts|a dict)")
+            for no_text in _no_texts()
+        ),
     ]
 
     async def main() -> None:

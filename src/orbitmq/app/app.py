@@ -18,12 +18,13 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Any, Protocol, Self, TypedDict, Unpack
+from typing import Any, Protocol, Self, TypedDict, Unpack, get_type_hints
 
 from orbitmq.app.bodies import encode
 from orbitmq.app.calling import call_of
 from orbitmq.app.listeners import F, Listener
 from orbitmq.app.settings import FILE_OPTIONS, Loaded, load
+from orbitmq.client.arguments import check_arguments, fault_of, unknown
 from orbitmq.client.instance import NAME_RANGE
 from orbitmq.client.message import Message
 from orbitmq.client.producer import Producer
@@ -103,7 +104,8 @@ class App:
         (`namespace`, `tls` ...) are those of every client, for the producer and all listeners.
         """
         self._options: dict[str, Any] = dict(options)
-        settings_from(ClientSettings, self._options)
+        settings_from(ClientSettings, self._options, namesrv=namesrv)
+        check_arguments({"group": group, "file": file}, {"group": str, "file": str | None})
         self._given = {"namesrv": namesrv, "group": group} | {
             name: self._options.pop(name) for name in FILE_OPTIONS if name in self._options
         }
@@ -132,9 +134,11 @@ class App:
         work.
         """
 
+        check_arguments({"topic": topic, "group": group, "selector": selector}, _LISTENER_HINTS)
+        _check_options(options)
+
         def decorate(function: F) -> F:
             given: dict[str, Any] = dict(options)
-            _refuse_impossible(given)
             listener = Listener(
                 name=given.pop("name", None) or function.__name__,
                 topic=topic,
@@ -250,11 +254,11 @@ class App:
 
     # --- life ---
 
-    async def start(self) -> Self:
-        """Connect, and begin to consume."""
+    async def start(self, *, consumes: bool = True) -> Self:
+        """Connect, and begin to consume; with `consumes=False` only send, and start no listener."""
         if self._sender is not None:
             raise ClientStateError("the application is running already")
-        settings, listeners = self.settings().app, self.listeners()
+        settings, listeners = self.settings().app, self.listeners() if consumes else []
         shared = f"{os.getpid()}#{SystemChance().below(NAME_RANGE)}"  # one connection for all
         names: dict[str, Any] = {
             "instance_name": shared,
@@ -314,6 +318,19 @@ class App:
             await asyncio.get_running_loop().create_future()
 
     @asynccontextmanager
+    async def only_sending(self) -> AsyncIterator[Self]:
+        """Run without listeners, for programs that only send.
+
+        >>> async with app.only_sending():
+        ...     await app.send("orders", order)
+        """
+        await self.start(consumes=False)
+        try:
+            yield self
+        finally:
+            await self.close()
+
+    @asynccontextmanager
     async def lifespan(self, _asgi_app: object = None) -> AsyncIterator[None]:
         """Run inside an ASGI application: `FastAPI(lifespan=app.lifespan)`."""
         async with self:
@@ -329,6 +346,20 @@ class App:
             yield
         finally:
             self._sender = None
+
+
+_LISTENER_HINTS: dict[str, Any] = {"topic": str, "group": str, "selector": Selector | str}
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Refuse options that a listener cannot have, by name, type or meaning."""
+    hints = get_type_hints(ListenerOptions) | _LISTENER_HINTS
+    for name, value in options.items():
+        if name not in hints:
+            raise SettingError(unknown(name, hints))
+        if (fault := fault_of(name, value, hints[name])) is not None:
+            raise SettingError(fault)
+    _refuse_impossible(options)
 
 
 def _refuse_impossible(options: Mapping[str, Any]) -> None:

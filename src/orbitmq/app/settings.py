@@ -12,11 +12,12 @@ Rules:
 3. An unknown name in the file is an error that names it, that of a listener as well.
 """
 
+import difflib
 import os
 import tomllib
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -78,20 +79,41 @@ class Loaded(msgspec.Struct, frozen=True):
 def load(given: Mapping[str, Any], files: Files, path: str | None = None) -> Loaded:
     """Put arguments, file and environment together; raises SettingError for what cannot be used."""
     environment = os.environ
+    shown = path or environment.get(FILE_VARIABLE) or FILE_DEFAULT
     read = _read_file(files, path or environment.get(FILE_VARIABLE))
+    _converted(read.app, AppSettings, f"{shown}, [app]")
+    for name, fields in read.listeners.items():
+        _converted(fields, ListenerSettings, f"{shown}, [listeners.{name}]")
     words = {"namesrv": PREFIX + "NAMESRV", "namespace": PREFIX + "NAMESPACE"}
     named = {key: environment[name] for key, name in words.items() if environment.get(name)}
     listeners = {name.upper(): fields for name, fields in read.listeners.items()}
     for name, fields in _from_environment(environment).items():
         listeners[name] = listeners.get(name, {}) | fields
+    return Loaded(
+        _converted({**given, **read.app, **named}, AppSettings, "App(...)"),
+        {
+            name: _converted(fields, ListenerSettings, f"listener {name}")
+            for name, fields in listeners.items()
+        },
+        tuple(read.listeners),
+    )
+
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def _converted(fields: Mapping[str, Any], kind: type[S], where: str) -> S:
+    """Return fields as settings; what cannot be used is a SettingError that says where it is."""
     try:
-        return Loaded(
-            msgspec.convert({**given, **read.app, **named}, AppSettings),
-            msgspec.convert(listeners, dict[str, ListenerSettings], strict=False),
-            tuple(read.listeners),
-        )
+        return msgspec.convert(fields, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise SettingError(f"the application's settings: {error}") from None
+        raise SettingError(f"{where}: {error}{_nearest(fields, kind)}") from None
+
+
+def _nearest(fields: Mapping[str, Any], kind: type[msgspec.Struct]) -> str:
+    unknown = [name for name in fields if name not in kind.__struct_fields__]
+    near = difflib.get_close_matches(unknown[0], kind.__struct_fields__, 1) if unknown else []
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _read_file(files: Files, path: str | None) -> _File:
@@ -115,5 +137,6 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any
         name, _, field = variable.removeprefix(LISTENER_PREFIX).rpartition("_")
         is_known = field.lower() in ListenerSettings.__struct_fields__
         if variable.startswith(LISTENER_PREFIX) and name and is_known:
+            _converted({field.lower(): value}, ListenerSettings, f"variable {variable}")
             found.setdefault(name, {})[field.lower()] = value
     return found

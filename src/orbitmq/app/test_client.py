@@ -26,6 +26,7 @@ from orbitmq.client.outgoing import check_body, check_sendable
 from orbitmq.client.producer_settings import ProducerSettings
 from orbitmq.client.send_result import SendResult, SendStatus
 from orbitmq.client.subscriptions import Selector
+from orbitmq.errors import NotFound
 from orbitmq.sql import compile_expression
 from orbitmq.wire import properties as names
 from orbitmq.wire.bodies_client import SQL92, MessageQueue
@@ -131,13 +132,17 @@ class TestClient:
         reconsume_times: int = 0,
         **options: Unpack[SendOptions],
     ) -> list[Delivery]:
-        """Hand a message to every listener that would get it; return what each made of it."""
+        """Hand a message to every listener that would get it; return what each made of it.
+
+        Raises NotFound when no listener that is switched on consumes the topic.
+        """
         received = self._received(self._app.message(topic, value, **options), reconsume_times)
-        listeners = [
-            one
-            for one in self._app.listeners()
-            if one.topic == topic and _selects(one.selector, received)
-        ]
+        there = self._app.listeners()
+        listeners = [one for one in there if one.topic == topic]
+        if not listeners:
+            topics = ", ".join(sorted({one.topic for one in there})) or "no topic"
+            raise NotFound("listener", f"of topic {topic}", f"the application consumes {topics}")
+        listeners = [one for one in listeners if _selects(one.selector, received)]
         return [await _consume(one, received) for one in listeners]
 
     def _received(self, message: Message, reconsume_times: int) -> ReceivedMessage:

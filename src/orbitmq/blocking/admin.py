@@ -423,10 +423,6 @@ class Admin(Facade[aio.Admin]):
         """Have brokers delete log files that are older than `fileReservedTime` now."""
         self._wait(self._twin.delete_expired_files(cluster=cluster, broker=broker))
 
-    def namesrv_settings(self) -> dict[str, dict[str, str]]:
-        """Return the settings of each name server, by its address."""
-        return self._wait(self._twin.namesrv_settings())
-
     def update_namesrv_settings(self, changes: Mapping[str, str]) -> None:
         """Change settings of all name servers."""
         self._wait(self._twin.update_namesrv_settings(changes))
@@ -458,6 +454,10 @@ class Admin(Facade[aio.Admin]):
     def add_write_permission(self, broker: str) -> dict[str, int]:
         """Have producers use a broker again: the opposite of `wipe_write_permission`."""
         return self._wait(self._twin.add_write_permission(broker))
+
+    def namesrv_settings(self) -> dict[str, dict[str, str]]:
+        """Return the settings of each name server, by its address."""
+        return self._wait(self._twin.namesrv_settings())
 
     def __init__(self, namesrv: str | None = None, **options: Unpack[AdminOptions]) -> None:
         super().__init__(lambda: aio.Admin(namesrv, **options))

@@ -12,10 +12,12 @@ from orbitmq.client.admin_groups import GroupOptions
 from orbitmq.client.admin_messages import Peek
 from orbitmq.client.admin_servers import AdminServers
 from orbitmq.client.admin_topics import TopicOptions
+from orbitmq.client.arguments import checks_arguments
 
 __all__ = ["Admin", "AdminOptions", "AdminSettings", "GroupOptions", "Peek", "TopicOptions"]
 
 
+@checks_arguments()
 class Admin(AdminClients, AdminServers):
     """Looks at and changes topics, groups, offsets, messages, clients, brokers and name servers.
 

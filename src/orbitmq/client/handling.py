@@ -27,6 +27,7 @@ from orbitmq.client.message import ReceivedMessage
 from orbitmq.client.outcomes import DeadLetter, Retry
 from orbitmq.client.process_queue import Job
 from orbitmq.client.push_settings import PushConsumerSettings
+from orbitmq.errors import ArgumentError
 from orbitmq.world.clock import Clock
 from orbitmq.world.workers import Workers
 
@@ -78,6 +79,29 @@ class Series:
         self.until_s = until_s
         """None is begun after this time: the lock ends then."""
         self.answer: asyncio.Future[list[Outcome]] | None = None
+
+
+def check_handler(handler: Handler | None, *, is_batch: bool) -> None:
+    """Raise ArgumentError for what cannot be called with one message, or one list of them."""
+    if handler is None:
+        return
+    argument = "a list of messages" if is_batch else "a message"
+    if not callable(handler):
+        raise ArgumentError(
+            f"handler is {handler!r:.60}; it must be a function of {argument}", "handler"
+        )
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):  # some of those that are written in C do not say
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        name = getattr(handler, "__qualname__", repr(handler))
+        raise ArgumentError(
+            f"handler {name}{signature} cannot be called with one argument, {argument}: {error}",
+            "handler",
+        ) from None
 
 
 def is_async_handler(handler: Handler) -> bool:

@@ -14,9 +14,11 @@ Rules:
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import get_type_hints
 
 import msgspec
 
+from orbitmq.client.arguments import check_arguments
 from orbitmq.errors import LocalProtocolError
 from orbitmq.wire import properties as names
 from orbitmq.wire.bodies_client import MessageQueue
@@ -73,6 +75,9 @@ class Message(msgspec.Struct):
                 f"delay_level is {self.delay_level!r}; give a number from 1 to {DELAY_LEVEL_MAX}"
             )
         found = dict(self.properties)
+        keys: object = self.keys
+        if keys and not isinstance(keys, Sequence):
+            self.check()
         if self.keys:
             found[names.KEYS] = self.keys if isinstance(self.keys, str) else join_keys(self.keys)
         if self.tag:
@@ -82,19 +87,16 @@ class Message(msgspec.Struct):
         if self.sharding_key:
             found[names.SHARDING_KEY] = self.sharding_key
         found[names.WAIT] = "true" if self.waits_for_store else "false"
+        if any(type(text) is not str for text in found.values()):
+            self.check()
         return found
 
-    def check_texts(self) -> None:
-        """Raise LocalProtocolError when something is no text that must be one."""
-        texts: list[tuple[str, object]] = [("tag", self.tag), ("sharding_key", self.sharding_key)]
-        texts += [("one of the keys", key) for key in self.keys]
-        texts += [("the name of a property", name) for name in self.properties]
-        texts += [(f"property {name!r}", value) for name, value in self.properties.items()]
-        for what, text in texts:
-            if not isinstance(text, str):
-                raise LocalProtocolError(
-                    f"{what} is {text!r:.50}, which is no text; write it as str(...)"
-                )
+    def check(self) -> None:
+        """Raise ArgumentError when a field is not what it must be."""
+        fields = msgspec.structs.asdict(self)
+        if isinstance(self.keys, str):
+            del fields["keys"]  # one key: it stays as it is
+        check_arguments(fields, get_type_hints(Message), "the message's ")
 
 
 class ReceivedMessage(msgspec.Struct, kw_only=True, dict=True):

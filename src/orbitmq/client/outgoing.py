@@ -70,8 +70,8 @@ def properties_text(message: Message, unique_id: str, namespace_entry: str = "")
 def _own_properties(message: Message) -> str:
     try:
         return format_properties(message.wire_properties())
-    except (TypeError, AttributeError):  # what is no text fails somewhere in there
-        message.check_texts()
+    except (TypeError, AttributeError, ValueError):  # what is no text fails somewhere in there
+        message.check()
         raise
 
 

@@ -18,9 +18,10 @@ import asyncio
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 
 from orbitmq.client import instance as instances
+from orbitmq.client.arguments import check_arguments, checks_arguments
 from orbitmq.client.batch_results import Run, batch_results
 from orbitmq.client.batches import check_batch, record_size, split
 from orbitmq.client.message import Message
@@ -56,6 +57,7 @@ from orbitmq.wire.properties import ENTRY_END, INSTANCE_ID, NAME_END
 __all__ = ["Producer", "SendResult", "SendStatus"]
 
 
+@checks_arguments(but=("send", "submit", "submit_from_thread", "send_oneway"))
 class Producer:
     """Sends messages to the topics of one cluster.
 
@@ -381,6 +383,21 @@ class Producer:
         timeout_s: float,
         future: Future[SendResult] | None = None,
     ) -> Sending:
+        try:
+            return self._sending(sender, message, mode, timeout_s, future)
+        except (TypeError, AttributeError, KeyError):
+            check_arguments({"message": message, "timeout": timeout_s}, _SENT)
+            message.check()
+            raise
+
+    def _sending(
+        self,
+        sender: Sender,
+        message: Message,
+        mode: SendMode,
+        timeout_s: float,
+        future: Future[SendResult] | None,
+    ) -> Sending:
         publication = self._publications.get(message.topic)
         if publication is None:
             publication = self._publication(message.topic)
@@ -398,6 +415,8 @@ class Producer:
             )
         else:
             sending.body = body
+        if type(message.flag) is not int:
+            message.check()
         sending.messages = (message,)
         sending.flag, sending.born_ms = message.flag, now_ms
         self._set_limits(sending, timeout_s)
@@ -406,6 +425,8 @@ class Producer:
     def _pack(self, publication: Publication, message: Message, now_ms: int) -> "_Packed":
         """Return unique id, body and encoded properties of a batch's message."""
         check_body(message.body, self.settings.message_bytes_max)
+        if type(message.flag) is not int or type(message.waits_for_store) is not bool:
+            message.check()
         unique_id = self._ids.next_id(now_ms)
         text = properties_text(message, unique_id, publication.properties_end)
         return unique_id, message.body, encode_text(text)
@@ -472,6 +493,12 @@ class Producer:
                 publication.take_route(route, uses_vip_channel=self.settings.use_vip_channel)
 
 
+_SENT: dict[str, Any] = {"message": Message, "timeout": float}
+_CHOICES: dict[str, Any] = {
+    "queue": MessageQueue | None,
+    "selector": QueueSelector | None,
+    "key": str | int | None,
+}
 _Packed = tuple[str, bytes, bytes]
 """Unique id, body and encoded properties."""
 
@@ -479,6 +506,12 @@ _Packed = tuple[str, bytes, bytes]
 def _kind(sender: Sender) -> type[Sending]:
     remote = sender.remote
     return HookedSending if remote.before_request or remote.after_answer else Sending
+
+
+def _are_choices(queue: object, selector: object, key: object) -> bool:
+    """Whether these are of the right types; quicker than to say what is wrong."""
+    is_queue = queue is None or isinstance(queue, MessageQueue)
+    return is_queue and callable(selector or print) and isinstance(key, str | int | None)
 
 
 def _fix_queue(
@@ -490,6 +523,8 @@ def _fix_queue(
     """Have a Sending go to one queue and no other; raises SettingError for two choices at once."""
     if sum(choice is not None for choice in (queue, selector, key)) > 1:
         raise SettingError("give one of queue, selector and key, not several")
+    if not _are_choices(queue, selector, key):
+        check_arguments({"queue": queue, "selector": selector, "key": key}, _CHOICES)
     sending.is_fixed = True
     if queue is not None:
         sending.queue = queue

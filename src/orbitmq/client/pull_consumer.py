@@ -18,6 +18,7 @@ from typing import Unpack
 import msgspec
 
 from orbitmq.client import queue_offsets
+from orbitmq.client.arguments import checks_arguments
 from orbitmq.client.instance import join
 from orbitmq.client.message import ReceivedMessage
 from orbitmq.client.pull_cache import PulledQueue
@@ -38,6 +39,7 @@ PULL_TIMEOUT_S = 10.0
 """How long `pull` waits for its answer, on top of what the broker may hold it."""
 
 
+@checks_arguments()
 class PullConsumer:
     """Gives messages when the program asks for them.
 
@@ -254,6 +256,11 @@ class PullConsumer:
 
     async def _take(self, count_max: int, timeout_s: float | None) -> list[ReceivedMessage]:
         cache = self._running().queues.cache
+        if not self._subscriptions and not self._is_assigned:
+            raise ClientStateError(
+                f"the pull consumer of group {self.group} has no topic and no queue, so no message "
+                "will come: call its subscribe(topic) or assign(queues) first"
+            )
         if cache.is_polled:
             raise ClientStateError("another poll of this consumer is waiting; poll in one task")
         taken = cache.take(count_max)

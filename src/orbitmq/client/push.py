@@ -14,8 +14,9 @@ import sys
 from types import TracebackType
 from typing import Unpack
 
+from orbitmq.client.arguments import checks_arguments
 from orbitmq.client.consume_hooks import ConsumeHook
-from orbitmq.client.handling import Handler
+from orbitmq.client.handling import Handler, check_handler
 from orbitmq.client.instance import join
 from orbitmq.client.iterating import MessageIterator
 from orbitmq.client.message import ReceivedMessage
@@ -36,6 +37,7 @@ from orbitmq.world.clock import SystemClock
 NEW, RUNNING, CLOSED = "new", "running", "closed"
 
 
+@checks_arguments()
 class PushConsumer:
     """Consumes topics: messages come to a handler as soon as brokers have them.
 
@@ -79,6 +81,7 @@ class PushConsumer:
         """Called around each call of the handler; set them before the start."""
         self.filter_hooks: list[FilterHook] = []
         """Each sees the messages of a pull and gives those that stay; set them before the start."""
+        check_handler(handler, is_batch=self.settings.consume_batch_size > 1)
         self._handler = handler
         self._subscriptions: dict[str, Subscription] = subscriptions_of(
             self.settings.subscriptions, self.settings.namespace, SystemClock().wall_ms()
@@ -251,7 +254,17 @@ class PushConsumer:
                 "this consumer has a handler, which gets its messages; make one without a handler "
                 "to loop over"
             )
+        self._check_subscribed()
         return running.iteration.iterator()
+
+    def _check_subscribed(self) -> None:
+        """Raise ClientStateError when nothing will ever come."""
+        retried = retry_topic(self._wrapped(self.settings.group))
+        if not self._subscriptions.keys() - {retried}:
+            raise ClientStateError(
+                f"the consumer of group {self.settings.group} has no subscription, so no message "
+                'will come: call its subscribe(topic), or give it subscriptions={"orders": "*"}'
+            )
 
     def _started(self) -> RunningPush:
         if self._running is None:

@@ -32,6 +32,7 @@ from orbitmq.client.send_result import SEND_OK, SendResult
 from orbitmq.client.sending import Sending
 from orbitmq.client.waits import Waits
 from orbitmq.errors import (
+    ArgumentError,
     BrokerBusy,
     BrokerNotFound,
     ClientStateError,
@@ -46,6 +47,7 @@ from orbitmq.errors import (
     SendUnknown,
 )
 from orbitmq.net.connection import Connection
+from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command
 
@@ -231,7 +233,7 @@ class Sender:
     def _choose_own(self, sending: Sending, chooser: QueueSelector) -> bool:
         """Let a key or the program's selector choose; give False when that failed."""
         try:
-            sending.queue = chooser(sending.publication.queues, sending.messages[0])
+            sending.queue = _checked(chooser(sending.publication.queues, sending.messages[0]))
             sending.chooser = None
         except Exception as error:  # a program's own code
             self.release(sending)
@@ -449,6 +451,16 @@ class Sender:
         if context is not None:
             context.result, context.error = result, error
             run_hooks([hook.after for hook in self._hooks], context)
+
+
+def _checked(queue: object) -> MessageQueue:
+    """Return what a selector chose; raises ArgumentError when that is no queue."""
+    if not isinstance(queue, MessageQueue):
+        raise ArgumentError(
+            f"the selector returned {queue!r:.60}; it must return one of the queues it was given",
+            "selector",
+        )
+    return queue
 
 
 def _not_ok(sending: Sending, result: SendResult) -> tuple[str, Exception]:

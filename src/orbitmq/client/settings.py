@@ -8,13 +8,14 @@ Rules:
 2. Times are seconds, as everywhere in the Python client.
 """
 
-import difflib
+import functools
 import os
 from collections.abc import Sequence
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar, get_type_hints
 
 import msgspec
 
+from orbitmq.client.arguments import fault_of, unknown
 from orbitmq.client.rpc_hooks import RpcHook
 from orbitmq.errors import SettingError
 from orbitmq.wire.codes import Language
@@ -95,18 +96,21 @@ S = TypeVar("S", bound=msgspec.Struct)
 def settings_from(settings_type: type[S], options: dict[str, Any], **fixed: Any) -> S:
     """Return the settings that a constructor's keyword arguments ask for.
 
-    Raises SettingError for a name that does not exist, with the nearest one that does.
+    Raises SettingError for a name that does not exist, with the nearest one that does, and for a
+    value of another type.
     """
-    unknown = set(options) - set(settings_type.__struct_fields__)
-    if unknown:
-        raise SettingError(_unknown_option(min(unknown), settings_type))
+    hints = _hints(settings_type)
+    for name in sorted(set(options) - set(hints)):
+        raise SettingError(unknown(name, hints))
+    for name, value in (fixed | options).items():
+        if (fault := fault_of(name, value, hints[name])) is not None:
+            raise SettingError(fault)
     return settings_type(**fixed, **options)
 
 
-def _unknown_option(name: str, settings_type: type[msgspec.Struct]) -> str:
-    near = difflib.get_close_matches(name, settings_type.__struct_fields__, 1)
-    advice = f"; did you mean {near[0]}?" if near else ""
-    return f"there is no option {name}{advice}"
+@functools.cache
+def _hints(settings_type: type[msgspec.Struct]) -> dict[str, Any]:
+    return get_type_hints(settings_type)
 
 
 def environment(name: str) -> str:

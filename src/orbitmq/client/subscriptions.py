@@ -10,6 +10,7 @@ Rules:
    the heartbeat it knows (code 25), so a change needs a heartbeat first.
 """
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -21,6 +22,8 @@ from orbitmq.wire.expression import ALL, OTHER_CHARS_MAX, TagFilter, tag_code
 from orbitmq.wire.names import check_topic, wrap_namespace
 
 KINDS = (TAG, SQL92)
+_OTHER_SEPARATORS = re.compile(r"[\s,;|]+(?:or\s+|and\s+)?", re.IGNORECASE)
+"""What people write between tags; none of it has a meaning."""
 
 
 class Selector(msgspec.Struct, frozen=True):
@@ -71,9 +74,17 @@ def selector_of(selector: "Selector | str | None") -> Selector:
 
 def _tag_filter(expression: str) -> TagFilter:
     try:
-        return TagFilter.parse(expression)
+        found = TagFilter.parse(expression)
     except RemoteProtocolError as error:
         raise LocalProtocolError(f"tag expression: {error.detail}") from None
+    for tag in found.tags:
+        parts = [part for part in _OTHER_SEPARATORS.split(tag) if part]
+        if len(parts) > 1 or parts != [tag]:
+            raise LocalProtocolError(
+                f"tag expression: {expression[:80]!r} has the tag {tag[:80]!r}, which no message "
+                f"can mean; separate tags by ||: '{' || '.join(parts)}'"
+            )
+    return found
 
 
 class Subscription:
