@@ -38,7 +38,8 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # The markers remember which lock file was installed last.
-$(VENV)/.run: $(BIN)/python requirements/run.txt requirements/build.txt pyproject.toml
+CORE := $(wildcard src/orbitmq/core/*.pyx src/orbitmq/core/*.h src/orbitmq/core/compiled_parts/*.pxi)
+$(VENV)/.run: $(BIN)/python requirements/run.txt requirements/build.txt pyproject.toml setup.py $(CORE)
 	$(PIP) install --require-hashes -r requirements/build.txt
 	$(PIP) install --require-hashes -r requirements/run.txt
 	$(PIP) install --no-deps --no-build-isolation -e .
@@ -108,7 +109,7 @@ lock: $(VENV)/.dev
 	$(PIP) install uv
 	$(BIN)/uv pip compile -q --upgrade --generate-hashes --no-header --no-annotate --extra fast --extra server pyproject.toml -o requirements/run.txt
 	$(BIN)/uv pip compile -q --upgrade --generate-hashes --no-header --no-annotate --extra dev pyproject.toml -o requirements/dev.txt
-	echo 'setuptools>=77' | $(BIN)/uv pip compile -q --upgrade --generate-hashes --no-header --no-annotate - -o requirements/build.txt
+	printf 'cython>=3.1\nsetuptools>=77\n' | $(BIN)/uv pip compile -q --upgrade --generate-hashes --no-header --no-annotate - -o requirements/build.txt
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache

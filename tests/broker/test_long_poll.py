@@ -2,6 +2,7 @@
 
 import pytest
 
+from orbitmq import core as chosen_core
 from orbitmq.broker import held_reads
 from orbitmq.broker.held_reads import HeldReads
 from orbitmq.broker.long_poll import LongPolls
@@ -12,9 +13,9 @@ from orbitmq.wire.frame import FrameDecoder
 from orbitmq.wire.java import string_hash
 from orbitmq.wire.record import scan_records
 from orbitmq.world.clock import Clock, SystemClock
-from tests.core.hot import IMPLEMENTATIONS, NOW_MS, ORIGIN, new_state, publish, send_frame
+from tests.core.hot import NOW_MS, ORIGIN, new_state, publish, send_frame
 
-CORE = IMPLEMENTATIONS["plain"]
+CORE = chosen_core
 CLOCK = SystemClock()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from orbitmq import core as chosen_core
 from orbitmq.broker import turn_share
 from orbitmq.broker.long_poll import HeldPull, LongPolls
 from orbitmq.broker.pulls import Pull
@@ -19,9 +20,9 @@ from orbitmq.wire.record import log_offset_of, properties_of, scan_records
 from orbitmq.world.clock import SystemClock
 from orbitmq.world.net import run
 from tests.broker.test_long_poll import new_polls
-from tests.core.hot import IMPLEMENTATIONS, NOW_MS, ORIGIN, new_state, publish, send_frame
+from tests.core.hot import NOW_MS, ORIGIN, new_state, publish, send_frame
 
-CORE = IMPLEMENTATIONS["plain"]
+CORE = chosen_core
 
 
 class Ticking:

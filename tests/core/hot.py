@@ -3,27 +3,41 @@
 Every test of the core runs once per entry of IMPLEMENTATIONS; the compiled twin is added here.
 """
 
+import importlib
+import importlib.util
 from types import ModuleType
 
-from orbitmq.core import CoreState, LogTail, Origin, Queue, Subscription, Topic, plain
+from orbitmq import core as chosen_core
+from orbitmq.core import CoreState, Origin, Subscription, chosen, plain
 from orbitmq.wire.command import Command, encode_command
 from orbitmq.wire.host import Host, pack_host
 
 IMPLEMENTATIONS: dict[str, ModuleType] = {"plain": plain}
+if importlib.util.find_spec(chosen.MODULE) is not None:
+    IMPLEMENTATIONS["compiled"] = importlib.import_module(chosen.MODULE)
 
 BORN = Host("10.1.2.3", 4567)
 STORE = Host("127.0.0.1", 10911)
 ORIGIN = Origin(pack_host(BORN), pack_host(STORE))
+"""Of the core that this process has chosen; see `origin`."""
 NOW_MS = 1_700_000_000_000
 
 
-def new_state(file_size: int = 1 << 20, queue_count: int = 4) -> CoreState:
+def origin(core: ModuleType) -> Origin:
+    """Return where the messages come from, as a core of two has it."""
+    made: Origin = core.Origin(pack_host(BORN), pack_host(STORE))
+    return made
+
+
+def new_state(
+    core: ModuleType = chosen_core, file_size: int = 1 << 20, queue_count: int = 4
+) -> CoreState:
     """Return a state with topic T, group G that has subscribed to all of it, and an empty log."""
-    state = CoreState(LogTail(file_size, 0), "DefaultCluster", "DefaultRegion")
-    state.store_id = b"7F00000100002A9F"
-    topic = state.topics["T"] = Topic("T", queue_count, is_plain=True, is_readable=True)
+    state: CoreState = core.CoreState(core.LogTail(file_size, 0), "DefaultCluster", "DefaultRegion")
+    state.set_store_id(b"7F00000100002A9F")
+    topic = state.topics["T"] = core.Topic("T", queue_count, is_plain=True, is_readable=True)
     for queue_id in range(queue_count):
-        topic.queues[queue_id] = Queue("T", queue_id, 0)
+        topic.queues[queue_id] = core.Queue("T", queue_id, 0)
     state.groups.add("G")
     state.subscriptions["G", "T"] = Subscription(7, None)
     return state
@@ -49,7 +63,11 @@ def send_frame(body: bytes = b"hello", *, code: int = 310, **changes: str | int)
     opaque = int(changes.pop("opaque", 1))
     flag = int(changes.pop("flag", 0))
     letters.update({name: str(value) for name, value in changes.items()})
-    fields = letters if code != 10 else {_LONG[letter]: text for letter, text in letters.items()}
+    fields = (
+        letters
+        if code != 10
+        else {_LONG.get(letter, letter): text for letter, text in letters.items()}
+    )
     return encode_command(Command(code, opaque=opaque, flag=flag, fields=fields, body=body))
 
 
@@ -97,8 +115,7 @@ def pull_frame(queue_offset: int, **changes: str | int) -> bytes:
 def publish(state: CoreState) -> bytes:
     """Do what the store does at the end of a turn, into memory; return the log's bytes so far."""
     tail = state.tail
-    data, tail.staged = bytes(tail.staged), bytearray()
-    tail.grown.clear()
+    data = bytes(tail.take().data)
     for topic in state.topics.values():
         for queue in topic.queues.values():
             queue.readable_offset = queue.next_offset

@@ -86,10 +86,3 @@ def test_an_ending_that_all_properties_share_is_stored_as_if_each_had_it(
     assert twin.entries == queue.entries
     assert (twin.next_offset, twin.put_bytes) == (queue.next_offset, queue.put_bytes)
     assert rows(parted) == rows(whole)
-
-
-def test_ids_that_are_the_only_keys_go_to_the_index_by_themselves() -> None:
-    tail = LogTail(4_096, 0)
-    columns = BatchColumns([b"a", b"b"], [ID + CLOSED] * 2, [0, 0], [0, 0])
-    append_batch(tail, Queue("T", 0, 0), ORIGIN, BatchStamp(0, 1, 0), columns)
-    assert [one[3] for one in tail.keyed] == [ID[-32:]] * 2

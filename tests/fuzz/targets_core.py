@@ -14,8 +14,8 @@ from orbitmq.wire.record import scan_records
 from tests.core.hot import (
     IMPLEMENTATIONS,
     NOW_MS,
-    ORIGIN,
     new_state,
+    origin,
     publish,
     pull_frame,
     send_frame,
@@ -25,10 +25,10 @@ from tests.core.hot import (
 def fuzz_one_read(data: bytes) -> None:
     """One read of anything, behind a message that is there already."""
     for core in IMPLEMENTATIONS.values():
-        state = new_state()
-        core.handle_one_read(state, send_frame(), 0, ORIGIN, NOW_MS)
+        state = new_state(core)
+        core.handle_one_read(state, send_frame(), 0, origin(core), NOW_MS)
         publish(state)
-        result = core.handle_one_read(state, data, 0, ORIGIN, NOW_MS)
+        result = core.handle_one_read(state, data, 0, origin(core), NOW_MS)
         assert 0 <= result.used <= len(data)
         assert result.log_end == state.tail.end_offset
         staged = len(state.tail.staged)

@@ -1,13 +1,14 @@
 """`orbitmq version`: which OrbitMQ this is, and as which RocketMQ it answers.
 
 In: nothing. Out: one line on standard output.
-The second number is the one that clients see in every answer.
+The second number is the one that clients see in every answer; the core is that of `ORBITMQ_CORE`.
 """
 
 import argparse
 
 from orbitmq import __version__
 from orbitmq.cli.process import say
+from orbitmq.core import CHOSEN
 from orbitmq.wire.command import VERSION
 
 
@@ -19,7 +20,8 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 def version_line() -> str:
     """Return what `orbitmq version` and `orbitmq --version` print."""
-    return f"orbitmq {__version__} (answers as RocketMQ protocol version {VERSION})"
+    answers = f"answers as RocketMQ protocol version {VERSION}"
+    return f"orbitmq {__version__} ({answers}; {CHOSEN.name} core)"
 
 
 def run(_arguments: argparse.Namespace) -> int:

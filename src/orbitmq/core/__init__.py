@@ -1,10 +1,12 @@
 """The hot core: the send and pull paths, and the small state they share with everybody.
 
 Three entry points: append, gather, and handle_one_read, the last made of the first two; and walk,
-which reads back what append wrote. Today there is one implementation, `plain`; its compiled twin
-will be chosen here and pass the same tests.
+which reads back what append wrote. There are two implementations: `plain`, the one to read first,
+and its twin `compiled`, which takes its place where it is built (`chosen`). Both have the names of
+TWINS and pass the same tests; all else is there once.
 """
 
+from orbitmq.core import chosen
 from orbitmq.core.admit import Admitted, Refusal, Way, admit, parse_level, with_entries
 from orbitmq.core.admit_batch import AdmittedBatch, admit_batch
 from orbitmq.core.plain import (
@@ -36,7 +38,9 @@ from orbitmq.core.state import (
 from orbitmq.core.tag_codes import tag_code_in
 
 __all__ = [
+    "CHOSEN",
     "ID_END",
+    "TWINS",
     "Admitted",
     "AdmittedBatch",
     "BatchColumns",
@@ -74,3 +78,22 @@ __all__ = [
     "walk_records",
     "with_entries",
 ]
+
+TWINS = (
+    "CoreState",
+    "LogTail",
+    "Origin",
+    "Queue",
+    "Topic",
+    "append",
+    "append_batch",
+    "append_copies",
+    "handle_one_read",
+)
+"""What each core has of its own."""
+
+CHOSEN = chosen.from_environment()
+"""The core of this process."""
+
+if CHOSEN.compiled is not None:
+    globals().update({name: getattr(CHOSEN.compiled, name) for name in TWINS})

@@ -12,7 +12,7 @@ Rules:
 """
 
 import struct
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -29,15 +29,10 @@ ENTRY = struct.Struct(">qiq")
 """A queue entry: log offset, record size, tags code."""
 
 ENTRY_SIZE = ENTRY.size
-KNOWN_ZEROS = ("flag", "reconsume_times", "prepared_offset")
-"""Fields that are 0 in the record of a known send; see `plain_known`."""
-
 REGION_CHARS_MAX = 64
 
 GOT_MAX = 10_000
 """Pairs of topic and group whose pulls are counted apart."""
-
-CREDIT_MAX = 256
 
 BULK_COUNT_MAX = 1_024
 """Records in one answer to a pull that asks for much at a time."""
@@ -172,7 +167,7 @@ class Queue:
     def __init__(self, topic: str, queue_id: int, next_offset: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        self.magic, self.topic_field = _topic_field(topic)
+        self.magic, self.topic_field = topic_field(topic)
         self.next_offset = next_offset
         self.readable_offset = next_offset
         self.min_offset = 0
@@ -229,7 +224,7 @@ class Queue:
 
 
 @lru_cache(maxsize=4_096)
-def _topic_field(topic: str) -> tuple[int, bytes]:
+def topic_field(topic: str) -> tuple[int, bytes]:
     """Return the magic, and length and name of the topic, as a record carries them.
 
     All queues of a topic share one value.
@@ -293,9 +288,6 @@ class Got:
 Parts = list[bytes | memoryview]
 """Answers, in pieces."""
 
-Shape = tuple[Callable[[bytes, int], tuple[bytes, ...]], bytes, bytes]
-"""Cuts a header into its parts; least and most opaque of as many digits."""
-
 
 class Origin:
     """Where the messages of one connection come from and how their records begin."""
@@ -306,8 +298,6 @@ class Origin:
         "host_bits",
         "is_guarded",
         "pack",
-        "pack_known",
-        "shapes",
         "store_host",
     )
 
@@ -319,52 +309,23 @@ class Origin:
         )
         head = _head(self.host_bits)
         self.pack: Callable[..., bytes] = head.pack
-        self.pack_known: Callable[..., bytes] = _head(self.host_bits, KNOWN_ZEROS).pack
-        """The same without KNOWN_ZEROS."""
         self.fixed_size = head.size + 2
         """The record without body, topic field and properties."""
         self.is_guarded = False
         """Whether the table of requests serves all that this connection asks. The hot path knows
         nothing of rights. `Topic.is_plain` and `is_readable` say the same of one topic.
         """
-        self.shapes: dict[int, Shape] = {}
-        """How headers that are known are cut, by their size; others cut those of theirs elsewhere.
-        """
 
 
-def _head(host_bits: int, zeros: Collection[str] = ()) -> struct.Struct:
-    """Return the fixed fields of a record, each address and its port as one piece of bytes.
-
-    Fields named in `zeros` are 0 and not given.
-    """
+def _head(host_bits: int) -> struct.Struct:
+    """Return the fixed fields of a record, each address and its port as one piece of bytes."""
     codes = []
     for field in layout_of(host_bits).fields:
-        if field.name in zeros:
-            codes.append(f"{field.size}x")
-        elif field.name.endswith("_ip"):
+        if field.name.endswith("_ip"):
             codes.append(f"{field.size + 4}s")
         elif not field.name.endswith("_port"):
             codes.append(field.code)
     return struct.Struct(">" + "".join(codes))
-
-
-Head = tuple[str, int, int, bytes]
-"""Topic, queue id and sysFlag that a header begins with, and the template of the answer."""
-Rest = tuple[int, bytes, bytes, int, bytes]
-"""Size of the properties, their beginning as a record has it, how they end, their tag's code; what
-the header ends with."""
-
-
-class KnownHeaders:
-    """Headers of sends that were seen before; see `plain_known`."""
-
-    __slots__ = ("credit", "heads", "rests")
-
-    def __init__(self) -> None:
-        self.heads: dict[bytes, Head] = {}
-        self.rests: dict[bytes, Rest] = {}
-        self.credit = CREDIT_MAX
-        """How much may be spent on learning; below 0 what is known is not looked for."""
 
 
 class CoreState:
@@ -379,8 +340,6 @@ class CoreState:
         "groups",
         "is_pull_plain",
         "is_sync_flush",
-        "judged",
-        "known",
         "offsets",
         "pull_bytes_max",
         "pull_count_max",
@@ -389,7 +348,6 @@ class CoreState:
         "store_id",
         "subscriptions",
         "tail",
-        "told",
         "topics",
     )
 
@@ -411,9 +369,6 @@ class CoreState:
         self.body_size_max = 4_194_304
         self.is_sync_flush = False
         """Whether answers wait for the disk, unless a message says that it does not."""
-        self.judged: dict[bytes, tuple[int, bytes]] = {}
-        """What followed the ids of messages, as JSON, with its tag's code and as it is stored. It
-        depends on the cluster and on `is_sync_flush`: both are fixed before the first message."""
         self.send_from_ms = 0
         """Before this time no send is taken (startAcceptSendRequestTimeStamp)."""
         self.is_pull_plain = True
@@ -422,7 +377,6 @@ class CoreState:
         self.pull_bytes_max = 262_144
         self.bulk_bytes_max = 524_288
         """For pulls that ask for much at a time; 0: they are like others."""
-        self.known = KnownHeaders()
         self.set_answer(region, is_traced=True)
         self.store_id = b""
         """The store host in upper-case hex: the constant beginning of offset message ids. See
@@ -436,25 +390,11 @@ class CoreState:
 
     def set_answer(self, region: str, *, is_traced: bool) -> None:
         """Say what producers are told with each answer: the region, and whether to trace."""
-        self.told = (region, is_traced)
-        self.send_answer = _send_answer(region, is_traced=is_traced)
-        self.known.heads.clear()
+        self.send_answer = send_answer_template(send_answer_parts(region, is_traced=is_traced))
 
     def set_store_id(self, store_id: bytes) -> None:
-        """Say what message ids begin with; answers that are known have another one."""
+        """Say what message ids begin with."""
         self.store_id = store_id
-        self.known.heads.clear()
-
-    def known_answer(self, queue_id: int) -> bytes:
-        """Return the template of an answer: log offset, queue offset, opaque as it came."""
-        region, is_traced = self.told
-        return _send_answer(
-            region,
-            is_traced=is_traced,
-            message_id=self.store_id + b"%016X",
-            queue_id=b"%d" % queue_id,
-            opaque=b"%b",
-        )
 
     def note_got(self, topic: str, group: str, count: int, size: int) -> None:
         """Count the messages that one pull got."""
@@ -469,28 +409,25 @@ class CoreState:
         got.pulls += 1
 
 
-def _send_answer(
-    region: str,
-    *,
-    is_traced: bool,
-    message_id: bytes = b"%b%016X",
-    queue_id: bytes = b"%d",
-    opaque: bytes = b"%d",
-) -> bytes:
-    """The template of a send answer: store id, log offset, queue id, queue offset, opaque."""
+def send_answer_parts(region: str, *, is_traced: bool) -> tuple[bytes, ...]:
+    """Return what stands in a send's answer before, between and behind its numbers.
+
+    These are: message id, queue id, queue offset, opaque.
+    """
     if len(region) > REGION_CHARS_MAX:
         raise SettingError(f"regionId has {len(region)} characters, limit {REGION_CHARS_MAX}")
-    return b"".join(
-        (
-            b'{"code":0,"extFields":{"msgId":"',
-            message_id,
-            b'","queueId":"',
-            queue_id,
-            b'","queueOffset":"%d","MSG_REGION":',
-            msgspec.json.encode(region).replace(b"%", b"%%"),
-            b',"TRACE_ON":"true"' if is_traced else b',"TRACE_ON":"false"',
-            b'},"flag":1,"language":"' + LANGUAGE.encode() + b'","opaque":',
-            opaque,
-            b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION,
-        )
+    fields = b'","MSG_REGION":' + msgspec.json.encode(region)
+    fields += b',"TRACE_ON":"true"' if is_traced else b',"TRACE_ON":"false"'
+    return (
+        b'{"code":0,"extFields":{"msgId":"',
+        b'","queueId":"',
+        b'","queueOffset":"',
+        fields + b'},"flag":1,"language":"' + LANGUAGE.encode() + b'","opaque":',
+        b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION,
     )
+
+
+def send_answer_template(parts: Iterable[bytes]) -> bytes:
+    """Return the template of an answer: store id, log offset, queue id, queue offset, opaque."""
+    begin, *rest = (part.replace(b"%", b"%%") for part in parts)
+    return begin + b"%b%016X" + b"%d".join(rest)

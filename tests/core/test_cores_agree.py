@@ -1,0 +1,280 @@
+"""Both cores do the same: answers, log, queue entries, index, counters and errors, byte for byte.
+
+In: streams of frames, ordinary, odd, damaged, cut anywhere. Out: what each core makes of them.
+
+Rule: a frame that the compiled core leaves alone goes to the plain one, on the compiled state: so
+it may leave alone what it likes, and whatever it takes must be as the plain one has it. What it
+must take says `test_the_compiled_core_takes_what_clients_send`.
+"""
+
+import itertools
+import json
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from orbitmq.core import CoreState, Subscription, plain
+from orbitmq.errors import RemoteProtocolError
+from orbitmq.wire.command import Command, encode_command
+from orbitmq.wire.frame import FrameDecoder, encode_frame
+from tests.core.hot import (
+    IMPLEMENTATIONS,
+    NOW_MS,
+    new_state,
+    origin,
+    publish,
+    pull_frame,
+    send_frame,
+)
+
+pytestmark = pytest.mark.skipif("compiled" not in IMPLEMENTATIONS, reason="it is not built")
+
+HEARTBEAT = encode_command(Command(34, opaque=9, body=b"{}"))
+ID = "UNIQ_KEY\x017F00000100002A139A550001E2400001"
+
+
+def events(core: ModuleType, state: CoreState, reads: list[bytes]) -> Iterator[object]:
+    """What a connection sees: answers, frames nobody knew, and an error at most."""
+    decoder = FrameDecoder()
+    came_from = origin(core)
+    for piece in reads:
+        data, position = decoder.take(piece), 0
+        while True:
+            result = core.handle_one_read(state, data, position, came_from, NOW_MS)
+            yield from result.answers
+            yield (result.sends, result.pulls)
+            is_stuck = result.used == position
+            position = result.used
+            if result.unknown is not None:
+                yield from by_plain(core, state, result.unknown)
+            elif position == len(data) or is_stuck:
+                break
+        try:
+            decoder.hold(data, position)
+        except RemoteProtocolError as error:
+            yield str(error)
+            return
+
+
+def by_plain(core: ModuleType, state: CoreState, frame: Any) -> Iterator[object]:
+    """What the plain core makes of a frame, with the state of either."""
+    if core is plain:
+        yield frame
+        return
+    with mock.patch.object(plain, "append", core.append):
+        data = encode_frame(*frame)
+        result = plain.handle_one_read(state, data, 0, origin(core), NOW_MS)
+    yield from result.answers
+    yield (result.sends, result.pulls)
+    if result.unknown is not None:
+        yield result.unknown
+
+
+def outcome(core: ModuleType, reads: list[bytes], *, is_sync: bool = False) -> dict[str, object]:
+    """All that reads leave behind, in a form that is the same for both."""
+    state = new_state(core, 1 << 13)
+    state.is_sync_flush = is_sync
+    state.offsets["T@G"] = {}
+    state.subscriptions["G2", "T"] = Subscription(7, frozenset({2598919}))
+    state.groups.add("G2")
+    seen: list[object] = []
+    for part in (reads[: len(reads) // 2], reads[len(reads) // 2 :]):
+        seen += events(core, state, part)
+        keyed = list(state.tail.keyed)
+        log = publish(state)
+    queues = state.topics["T"].queues.values()
+    answers = b"".join(one for one in seen if isinstance(one, bytes | memoryview))
+    counts = [one for one in seen if isinstance(one, tuple) and len(one) == 2]
+    return {
+        "answers": answers,
+        "sends": sum(one[0] for one in counts),
+        "pulls": sum(one[1] for one in counts),
+        "others": [one for one in seen if isinstance(one, str) or len(one) == 3],  # type: ignore[arg-type]
+        "log": log,
+        "keyed": keyed,
+        "ends": (state.tail.end_offset, state.tail.store_ms),
+        "queues": [(bytes(one.entries), one.next_offset, one.put_bytes) for one in queues],
+        "got": {key: (got.count, got.size, got.pulls) for key, got in state.got.items()},
+        "offsets": state.offsets,
+    }
+
+
+def check_agreement(reads: list[bytes], *, is_sync: bool = False) -> None:
+    """Both cores give the same outcome."""
+    found = {name: outcome(core, reads, is_sync=is_sync) for name, core in IMPLEMENTATIONS.items()}
+    assert found["compiled"] == found["plain"]
+
+
+# ---- what the compiled core must take by itself ----
+
+
+def header_of(frame: bytes) -> dict[str, Any]:
+    header: dict[str, Any] = json.loads(FrameDecoder().feed(frame)[0].header)
+    return header
+
+
+def rewritten(frame: bytes, change: Any, **options: Any) -> bytes:
+    """A frame whose header was changed as a value and written by another writer of JSON."""
+    header = header_of(frame)
+    change(header)
+    text = json.dumps(header, **options)
+    return encode_frame(0, text.encode(), FrameDecoder().feed(frame)[0].body)
+
+
+def reverse(header: dict[str, Any]) -> None:
+    header["extFields"] = dict(reversed(header["extFields"].items()))
+    items = list(header.items())
+    header.clear()
+    header.update([items[0], *reversed(items[1:])])
+
+
+def as_numbers(header: dict[str, Any]) -> None:
+    fields = header["extFields"]
+    for name in "defghjl":
+        fields[name] = int(fields[name])
+    fields["k"] = fields["m"] = False
+
+
+def add_unknown(header: dict[str, Any]) -> None:
+    header["extFields"].update(bname="broker-a", ns="x", n="broker-a")
+    header["remark"] = None
+
+
+ORDINARY = {
+    "Java": send_frame(i=ID + "\x02WAIT\x01true\x02TAGS\x01TagA"),
+    "long names": send_frame(code=10, i=ID),
+    "Go": send_frame(code=10, i="WAIT\x01true\x02KEYS\x01a b\x02"),
+    "other order": rewritten(send_frame(), reverse),
+    "numbers as values": rewritten(send_frame(), as_numbers),
+    "unknown fields": rewritten(send_frame(), add_unknown),
+    "blanks": rewritten(send_frame(), lambda _: None, indent=1),
+    "a newline behind it": rewritten(send_frame(), lambda _: None, separators=(" , ", " : ")),
+    "characters": send_frame(i="TAGS\x01Büro\x02note\x01é漢😀\x02KEYS\x01漢 😀"),
+    "escaped characters": rewritten(
+        send_frame(i='TAGS\x01Büro\x02note\x01é漢😀"\\/\b\f\n\r\t'), lambda _: None
+    ),
+    "one-way": send_frame(flag=2),
+    "no properties": send_frame(i=""),
+    "no body": send_frame(b""),
+    "compressed": send_frame(f=0x301),
+    "large": send_frame(bytes(range(256)) * 16),
+}
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_the_compiled_core_takes_what_clients_send(name: str) -> None:
+    core, frame = IMPLEMENTATIONS["compiled"], ORDINARY[name]
+    state = new_state(core)
+    result = core.handle_one_read(state, frame * 3, 0, origin(core), NOW_MS)
+    assert (result.sends, result.unknown) == (3, None)
+    check_agreement([frame, frame * 2, HEARTBEAT + frame])
+
+
+# ---- streams of anything ----
+
+PIECES = st.sampled_from(
+    [
+        *("\x02", "\x01", "x", "\0", "ü", "漢", "A\x01b", ID, ID[:-1], ID + "\x02", "KEYS\x01k l"),
+        *("WAIT\x01true", "WAIT\x01false", "WAIT\x01true\x02", "TAGS\x01", "TagA", "TAGS\x01a\x02"),
+        *("DELAY\x013", "DELAY", "CLUSTER\x01c", "TRAN_MSG\x01true", "UNIQ_KEY\x01", "KEYS\x01"),
+    ]
+)
+PROPERTIES = st.lists(PIECES, max_size=6).map("".join)
+NUMBERS = st.sampled_from(
+    ["0", "1", "3", "4", "-1", "00", "-0", "+1", " 1", "", "x", "1.0", "2147483648", "9" * 19]
+)
+FIELDS = st.dictionaries(st.sampled_from("defghj"), NUMBERS, max_size=2)
+SENDS = st.builds(
+    lambda body, code, properties, fields, rest: send_frame(
+        body, code=code, i=properties, **{**fields, **rest}
+    ),
+    st.binary(max_size=40),
+    st.sampled_from([310, 310, 310, 10]),
+    PROPERTIES,
+    FIELDS,
+    st.fixed_dictionaries(
+        {
+            "e": st.sampled_from("0012345"),
+            "opaque": st.integers(-(2**31), 2**31 - 1),
+            "flag": st.sampled_from([0, 0, 0, 1, 2, 3]),
+        },
+        optional={
+            "m": st.sampled_from(["true", "false", "0", "1", "True", ""]),
+            "b": st.sampled_from(["T", "U", "T\x01", "é"]),
+            "z": st.just("more"),
+        },
+    ),
+)
+PULLS = st.builds(
+    lambda offset, fields: pull_frame(offset, **fields),
+    st.integers(-1, 5),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "consumerGroup": st.sampled_from(["G", "G2", "H"]),
+            "queueId": NUMBERS,
+            "maxMsgNums": NUMBERS,
+            "sysFlag": st.sampled_from("0123456"),
+            "commitOffset": NUMBERS,
+            "subVersion": st.sampled_from("678"),
+            "subscription": st.sampled_from(["*", "TagA"]),
+            "expressionType": st.sampled_from(["TAG", "SQL92"]),
+            "bulk": st.sampled_from(["true", "false", "1", ""]),
+            "maxMsgBytes": NUMBERS,
+        },
+    ),
+)
+JSON_PIECES = st.sampled_from(
+    [
+        b'"',
+        b"\\",
+        b"\\u0041",
+        b"\\ud83d\\ude00",
+        b"\\ud83d",
+        b"{",
+        b"}",
+        b",",
+        b":",
+        b"null",
+        b"1e3",
+        b'"code":310,',
+        b'"e":"1",',
+        b"\xff",
+        b"\xc3\xa9",
+        b"\n",
+        b"\0",
+    ]
+)
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A send or pull with something else in its header; the frame around it is whole."""
+    whole = FrameDecoder().feed(draw(SENDS | PULLS))[0]
+    header = bytearray(whole.header)
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(header)))
+        end = min(len(header), at + draw(st.integers(0, 4)))
+        header[at:end] = draw(JSON_PIECES | st.binary(max_size=2))
+    return encode_frame(draw(st.sampled_from([0, 0, 0, 1])), bytes(header), whole.body)
+
+
+FRAMES = SENDS | SENDS | PULLS | damaged() | st.just(HEARTBEAT) | st.binary(max_size=12)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(FRAMES, max_size=8), st.lists(st.floats(0, 1), max_size=4), st.booleans())
+@example([ORDINARY["Java"], pull_frame(0), pull_frame(1)], [0.5], False)
+@example([send_frame(bytes(3_000)), send_frame(bytes(3_000)), send_frame(bytes(3_000))], [], False)
+@example([send_frame(i="WAIT\x01true\x02WAIT\x01true\x02")], [], False)
+@example([send_frame(i="A\x01b\x02WAIT\x01true")], [], True)
+@example([send_frame(i="WAIT\x01false\x02")], [], True)
+def test_both_cores_do_the_same(frames: list[bytes], cuts: list[float], is_sync: bool) -> None:
+    stream = b"".join(frames)
+    bounds = [0, *sorted(int(cut * len(stream)) for cut in cuts), len(stream)]
+    check_agreement([stream[a:b] for a, b in itertools.pairwise(bounds)], is_sync=is_sync)
