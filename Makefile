@@ -3,6 +3,7 @@
 #   make test    everything that must pass, `make check` included: a quarter of an hour on two cores
 #   make check   format, lint, layers, types, those of the documentation's programs too
 #   make test-spark  the part of the tests that needs Spark and Java
+#   make test-plain  the tests of the core and of its ways in with the plain core
 #   make test-newest  a choice of unit tests on the newest Python that is installed
 #   make nightly  the long programmes, one part after the other: nightly-originals, nightly-clients, nightly-exchange,
 #                nightly-kills, nightly-spark, nightly-core, nightly-bench, nightly-fuzz, nightly-torture
@@ -30,8 +31,8 @@ RUN_TESTS := $(BIN)/python -m tests.whole_run
 # A run of the tests starts a thousand processes: none of them need compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup run test test-spark check format bench bench-spark demo nightly $(PARTS:%=nightly-%) records docs spark-archive \
-  lock clean
+.PHONY: setup run test test-plain test-spark check format bench bench-spark demo nightly $(PARTS:%=nightly-%) records docs \
+  spark-archive lock clean
 .DEFAULT_GOAL := run
 
 $(BIN)/python:
@@ -68,6 +69,10 @@ test: $(VENV)/.dev
 
 test-spark: $(VENV)/.dev
 	$(RUN_TESTS) tests/spark
+
+# What the core carries, with the plain core instead of the compiled one.
+test-plain: $(VENV)/.dev
+	ORBITMQ_CORE=plain $(BIN)/python -m pytest -n 2 tests/core tests/behaviour tests/broker/test_ways_in.py
 
 $(PARTS:%=nightly-%): nightly-%: $(VENV)/.dev
 	$(RUN_TESTS) --part $*

@@ -41,7 +41,7 @@ class CoreFigures:
 def new_state() -> CoreState:
     """A broker's state with one topic of four empty queues and one group."""
     state = CoreState(LogTail(1 << 30, 0), "DefaultCluster", "DefaultRegion")
-    state.store_id = b"7F00000100002A9F"
+    state.set_store_id(b"7F00000100002A9F")
     state.groups.add(GROUP)
     topic = state.topics[TOPIC] = Topic(TOPIC, QUEUE_COUNT, is_plain=True, is_readable=True)
     for queue_id in range(QUEUE_COUNT):
@@ -57,10 +57,8 @@ def send_call(body_size: int) -> Callable[[], int]:
 
     def call() -> int:
         result = handle_one_read(state, data, 0, ORIGIN, NOW_MS)
-        tail.staged = bytearray()
-        tail.keyed.clear()
-        for queue in result.grown:
-            queue.entries.clear()
+        for queue, _ in tail.take().grown:
+            queue.take_back(0)
         b"".join(result.answers)
         return FRAMES_PER_CALL if result.used == len(data) and result.unknown is None else 0
 
@@ -72,8 +70,7 @@ def pull_call(body_size: int) -> Callable[[], int]:
     state = new_state()
     sends = [send_frame(number, body_size) for number in range(PULL_COUNT * QUEUE_COUNT)]
     handle_one_read(state, b"".join(sends), 0, ORIGIN, NOW_MS)
-    state.tail.views[0] = memoryview(bytes(state.tail.staged))
-    state.tail.staged.clear()
+    state.tail.views[0] = memoryview(bytes(state.tail.take().data))
     for queue in state.topics[TOPIC].queues.values():
         queue.readable_offset = queue.next_offset
     data = b"".join(pull_frame(number) for number in range(FRAMES_PER_CALL))

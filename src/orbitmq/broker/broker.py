@@ -41,7 +41,7 @@ from orbitmq.broker.store_options import set_core_limits, store_options
 from orbitmq.broker.topics import TopicTable
 from orbitmq.broker.traffic_metrics import add_traffic_metrics
 from orbitmq.config.broker import BrokerSettings
-from orbitmq.core import CoreState
+from orbitmq.core import CHOSEN, CoreState
 from orbitmq.errors import MQError, SettingError
 from orbitmq.metrics import Registry
 from orbitmq.net.admission import Admission
@@ -172,6 +172,7 @@ class Broker:
         The others are told as soon as they do: `registered` waits for the first.
         """
         keep_freed_memory()
+        log.info("%s", CHOSEN.reason)
         settings = self._settings
         port = await self._server.start(
             settings.bind_address,

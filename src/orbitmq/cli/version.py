@@ -5,10 +5,10 @@ The second number is the one that clients see in every answer; the core is that 
 """
 
 import argparse
+import importlib
 
 from orbitmq import __version__
 from orbitmq.cli.process import say
-from orbitmq.core import CHOSEN
 from orbitmq.wire.command import VERSION
 
 
@@ -19,12 +19,12 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def version_line() -> str:
-    """Return what `orbitmq version` and `orbitmq --version` print."""
-    answers = f"answers as RocketMQ protocol version {VERSION}"
-    return f"orbitmq {__version__} ({answers}; {CHOSEN.name} core)"
+    """Return what `orbitmq --version` prints."""
+    return f"orbitmq {__version__} (answers as RocketMQ protocol version {VERSION})"
 
 
 def run(_arguments: argparse.Namespace) -> int:
-    """Print the version; return the exit code."""
-    say(version_line())
+    """Print the version and the core; return the exit code."""
+    core = importlib.import_module("orbitmq.core")  # no other command of the shell needs it
+    say(f"{version_line()}, {core.CHOSEN.name} core")
     return 0

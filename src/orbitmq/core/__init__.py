@@ -88,6 +88,7 @@ TWINS = (
     "append",
     "append_batch",
     "append_copies",
+    "gather",
     "handle_one_read",
 )
 """What each core has of its own."""

@@ -18,6 +18,8 @@ from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 from orbitmq.core import state as shared
 from orbitmq.core.admit import Refusal, admit
 from orbitmq.core.plain import (
+    EVERYTHING,
+    PULL_ANSWER,
     PULLED_SIZE_MAX as _PULLED_SIZE_MAX,
     BatchColumns,
     BatchStamp,
@@ -25,17 +27,17 @@ from orbitmq.core.plain import (
     PullStatus,
     ReadResult,
     Stamp,
-    decode_header,
     end_of,
-    gather,
     next_frame,
-    plain_pull,
 )
 from orbitmq.core.state import Got, Staged, send_answer_parts, send_answer_template, topic_field
 from orbitmq.ensure import ensure
 from orbitmq.watermark import Watermark
-from orbitmq.wire import command as _command, frame as _frame
+from orbitmq.wire import command as _command, frame as _frame, headers_client as _headers
 from orbitmq.wire import properties as _properties, record as _record, sysflag as _sysflag
+
+cdef extern from "Python.h":
+    Py_buffer *PyMemoryView_GET_BUFFER(object view)
 
 cdef extern from "crc.h":
     int orbitmq_crc_prepare(int may_fold)
@@ -51,6 +53,10 @@ cdef Py_ssize_t FRAME_SIZE_MAX = _frame.FRAME_SIZE_MAX
 cdef Py_ssize_t PROPERTIES_SIZE_MAX = _properties.PROPERTIES_SIZE_MAX
 cdef Py_ssize_t BULK_COUNT_MAX = shared.BULK_COUNT_MAX
 cdef Py_ssize_t BLANK_SIZE = _record.BLANK_SIZE
+cdef long long SCAN_COUNT_LEAST = shared.SCAN_COUNT_LEAST
+cdef long long COPY_BELOW_BYTES = _frame.COPY_BELOW_BYTES
+cdef int PULL_COMMITS = _headers.PULL_COMMITS
+cdef int PULL_HAS_SUBSCRIPTION = _headers.PULL_HAS_SUBSCRIPTION
 cdef unsigned int BLANK_MAGIC = _record.BLANK_MAGIC
 cdef int FLAG_ONEWAY = _command.FLAG_ONEWAY
 cdef int SENDER_BITS = _sysflag.SENDER_BITS
@@ -66,6 +72,7 @@ include "compiled_parts/state.pxi"
 include "compiled_parts/core_state.pxi"
 include "compiled_parts/append.pxi"
 include "compiled_parts/send.pxi"
+include "compiled_parts/pull.pxi"
 include "compiled_parts/read.pxi"
 
 CRC_FOLDS = bool(orbitmq_crc_prepare(1))

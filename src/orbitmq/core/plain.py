@@ -23,7 +23,6 @@ from orbitmq.core.plain_batch import ID_END, BatchColumns, BatchStamp, append_ba
 from orbitmq.core.plain_gather import Gathered, PullStatus, gather
 from orbitmq.core.state import CoreState, LogTail, Origin, Parts, Queue, Subscription, Topic
 from orbitmq.errors import RemoteProtocolError
-from orbitmq.wire.codes import RequestCode
 from orbitmq.wire.command import FLAG_ONEWAY, HEADER_SIZE_MAX, LANGUAGE, VERSION
 from orbitmq.wire.fields import Int32, Int64
 from orbitmq.wire.frame import COPY_BELOW_BYTES, FRAME_SIZE_MAX, Frame, cut_frame
@@ -136,10 +135,13 @@ _decode_send_v2 = msgspec.json.Decoder(_SendFieldsV2, strict=False).decode
 _decode_send_v1 = msgspec.json.Decoder(_SendFieldsV1, strict=False).decode
 _decode_pull = msgspec.json.Decoder(_PullFields, strict=False).decode
 
-_SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_MESSAGE)
+_SEND_V2, _SEND_V1, _PULL = 310, 10, 11
+_SENDS = (_SEND_V2, _SEND_V1)
+CODES = frozenset((*_SENDS, _PULL))
+"""What is answered here, before the table of requests is asked."""
 _BAD_HEADER = (msgspec.DecodeError, ValueError, RecursionError)
 
-_PULL_ANSWER = (
+PULL_ANSWER = (
     b'{"code":0,"extFields":{"suggestWhichBrokerId":"0","nextBeginOffset":"%d","minOffset":"%d",'
     b'"maxOffset":"%d"},"flag":1,"language":"'
     + LANGUAGE.encode()
@@ -172,7 +174,7 @@ def handle_one_read(
             header = decode_header(data[position + 8 : body_start])
         except _BAD_HEADER:
             break
-        if header.code == RequestCode.PULL_MESSAGE:
+        if header.code == _PULL:
             size = plain_pull(state, header, answers)
             if not size:
                 break
@@ -209,7 +211,7 @@ def next_frame(data: bytes, position: int) -> Frame | None:
 
 def _send(state: CoreState, header: Header, body: bytes, origin: Origin) -> bytes | None:
     """Stage a message and return its answer (empty for a one-way send); None if it is not ours."""
-    decode = _decode_send_v1 if header.code == RequestCode.SEND_MESSAGE else _decode_send_v2
+    decode = _decode_send_v1 if header.code == _SEND_V1 else _decode_send_v2
     try:
         fields: _SendFieldsV1 | _SendFieldsV2 = decode(header.extFields)
     except _BAD_HEADER:
@@ -289,7 +291,7 @@ def plain_pull(state: CoreState, header: Header, answers: Parts) -> int:
     if fields.sys_flag & PULL_COMMITS and not _commit(state, fields):
         return 0
     state.note_got(name, fields.consumer_group, message_count, size)
-    answer = _PULL_ANSWER % (next_offset, queue.min_offset, queue.readable_offset, header.opaque)
+    answer = PULL_ANSWER % (next_offset, queue.min_offset, queue.readable_offset, header.opaque)
     prefix = _PREFIX.pack(4 + len(answer) + size, len(answer))
     if size >= len(parts) * COPY_BELOW_BYTES:
         answers.append(prefix + answer)

@@ -1,15 +1,36 @@
 # Everything one broker's hot path looks at.
 
+cdef enum:
+    CODES_IN_LINE = 16
+
+
+cdef class Codes:
+    # The tag codes that pass: a few as numbers, many as the set they came in.
+
+    cdef long long few[CODES_IN_LINE]
+    cdef int count
+    cdef object many
+
+    cdef int take(self, codes) except -1:
+        self.many = codes if len(codes) > CODES_IN_LINE else None
+        self.count = 0
+        if self.many is None:
+            for code in codes:
+                self.few[self.count] = code
+                self.count += 1
+        return 0
+
+
 
 cdef class CoreState:
     """Everything one broker's hot path looks at; see `orbitmq.core.state.CoreState`."""
 
     cdef readonly LogTail tail
-    cdef readonly dict topics
-    cdef readonly set groups
-    cdef readonly dict subscriptions
-    cdef readonly dict offsets
-    cdef readonly dict got
+    cdef public dict topics
+    cdef public set groups
+    cdef public dict subscriptions
+    cdef public dict offsets
+    cdef public dict got
     cdef readonly object got_other
     cdef readonly bytes cluster_property
     cdef public Py_ssize_t body_size_max
@@ -27,6 +48,9 @@ cdef class CoreState:
     cdef bytes answer_end
     cdef Buffer answers
     cdef Buffer text
+    cdef Buffer ranges
+    cdef Codes codes
+    cdef tuple pull_parts
 
     def __init__(self, LogTail tail not None, str cluster not None, str region not None):
         self.tail = tail
@@ -45,6 +69,10 @@ cdef class CoreState:
         self.store_id = b""
         self.answers = Buffer()
         self.text = Buffer()
+        self.ranges = Buffer()
+        self.codes = Codes()
+        self.pull_parts = tuple(PULL_ANSWER.split(b"%d"))
+        ensure(sum(map(len, self.pull_parts)) < 400, "the head of an answer to a pull has its room")
         self.set_answer(region, is_traced=True)
 
     def pull_limits(self, *, bint is_bulk):

@@ -40,8 +40,7 @@ def handle_one_read(
                 break
             sends += 1
         elif request.code == 11:
-            flush_answers(state, answers)
-            size = plain_pull(state, decode_header((at + 8)[:size]), answers)
+            size = take_pull(state, &request, answers)
             if not size:
                 break
             pulls += 1

@@ -104,7 +104,7 @@ cdef class Topic:
     """What the hot path must know of a topic. Only queues that were used are in `queues`."""
 
     cdef readonly str name
-    cdef readonly dict queues
+    cdef public dict queues
     cdef public long long read_queue_count
     cdef public long long send_queue_count
     cdef public bint is_plain
