@@ -36,6 +36,7 @@ from orbitmq.core.state import ENTRY_SIZE
 from orbitmq.store.index_shape import HEADER_SIZE, SLOT_SIZE, Shape
 from orbitmq.store.layout import file_name
 from orbitmq.store.log_folders import LogFolders
+from orbitmq.store.log_source import LogFiles
 from orbitmq.store.options import INDEX_ENTRY_COUNT, INDEX_SLOT_COUNT, LOG_FILE_SIZE
 from orbitmq.store.reading import (
     ColdLimits,
@@ -44,7 +45,7 @@ from orbitmq.store.reading import (
     record_by_offset,
     snapshot,
 )
-from orbitmq.store.scan import LogFiles, Scan
+from orbitmq.store.scan import Scan
 from orbitmq.store.store import KeyQuery, Store
 from orbitmq.wire.java import index_hash
 from orbitmq.world.files import SystemFiles

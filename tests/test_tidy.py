@@ -167,6 +167,18 @@ SAMPLES: list[tuple[Rule, str, str, list[int]]] = [
         [],
     ),
     (tidy_rules.fields_by_name, "src/orbitmq/store/a.py", "_OFFSET_AT = 28\n", []),
+    (
+        tidy_rules.records_searched_in_one_place,
+        "src/orbitmq/spark/a.py",
+        "data.find(_MAGIC_START, 4)\ndata.rfind(BLANK_MAGIC)\n",
+        [1, 2],
+    ),
+    (
+        tidy_rules.records_searched_in_one_place,
+        "src/orbitmq/store/record_search.py",
+        "data.find(_MAGIC_START)\n",
+        [],
+    ),
     (tidy_rules.head_says_what_flows, "src/a.py", "x = 1\n", [1]),
     (tidy_rules.head_says_what_flows, "src/a.py", '"""One.\n\nTwo.\n"""\n', [1]),
     (tidy_rules.head_says_what_flows, "src/a.py", '"""' + "Line.\n" * 16 + '"""\n', [1]),

@@ -70,6 +70,8 @@ BANNED_NAMES = {"util", "utils", "common", "helper", "helpers", "manager", "impl
 
 # Calls whose arguments are places in bytes.
 _PLACE_CALLS = {"unpack_from", "pack_into", "find", "rfind", "startswith"}
+_SEARCH_CALLS = {"find", "rfind", "index", "rindex", "finditer", "search", "flatnonzero"}
+RECORD_SEARCH = ("store/record_search.py",)
 RECORD_PARSERS = ("store/", "core/", "arrow/", "spark/")
 # 4 and 8 are sizes of numbers as well.
 _FIELD_POSITIONS = {field.position for field in FIELDS if field.position > 8}
@@ -352,6 +354,16 @@ def fields_by_name(source: Source) -> Iterator[Finding]:
                 yield number.lineno, f"{number.value} is where a record's field is: use FIELD"
 
 
+def records_searched_in_one_place(source: Source) -> Iterator[Finding]:
+    """Where the log goes on behind damage is decided in one module: only it looks for magics."""
+    if source.lies_in(RECORD_SEARCH):
+        return
+    for call, name in calls(source):
+        is_search = name.split(".")[-1] in _SEARCH_CALLS
+        if is_search and any("MAGIC" in ast.unparse(arg) for arg in call.args):
+            yield call.lineno, f"{name}() looks for records; ask {RECORD_SEARCH[0]}"
+
+
 def _places_of(node: ast.AST) -> list[ast.expr | None]:
     """The expressions in a node that say where in some bytes something is."""
     if isinstance(node, ast.Slice):
@@ -496,6 +508,7 @@ RULES: Mapping[Rule, tuple[str, ...]] = {
     no_sleep: ("tests",),
     fields_by_name: PRODUCT,
     decided_in_one_place: PRODUCT,
+    records_searched_in_one_place: PRODUCT,
     head_says_what_flows: PRODUCT,
     telling_names: PYTHON,
     reasons_beside_exceptions: PYTHON,

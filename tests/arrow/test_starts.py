@@ -2,14 +2,13 @@
 
 import struct
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitmq.arrow.starts import resync, walk
+from orbitmq.arrow.starts import walk
 from orbitmq.wire.record import MAGIC_V1, encode_blank, encode_record
-from tests.arrow.made import RECORDS, laid, plain
+from tests.arrow.made import laid, plain
 from tests.golden.store import log_files, stored_records
 
 
@@ -67,42 +66,11 @@ def test_a_record_of_another_place_ends_the_walk_when_the_place_is_known() -> No
     assert len(walk(strange).positions) == 3
 
 
-def test_a_search_passes_over_records_in_bodies() -> None:
-    inner = encode_record(plain(1, log_offset=17))
-    data, starts = laid([plain(1, body=inner * 3), plain(2)], base=4_096)
-    assert resync(data, 1, 4_096) == starts[1]
-    assert resync(data, 0, 4_096) == 0
-    assert resync(data, starts[1] + 1, 4_096) is None
-    assert resync(data, 1, 4_096, end=starts[1]) is None
-
-
-def test_a_search_finds_a_record_on_the_border_of_what_is_looked_through_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    data, starts = laid([plain(1), plain(2)])
-    for size in range(1, 40):
-        monkeypatch.setattr("orbitmq.arrow.starts.SEARCH_BYTES", size)
-        assert resync(data, 1, 0) == starts[1]
-
-
-@given(st.lists(RECORDS, max_size=6), st.integers(0, 5_000))
-def test_ranges_that_search_their_beginning_have_every_record_once(
-    records: list[object], cut: int
-) -> None:
-    data, starts = laid(records, base=77)  # type: ignore[arg-type]  # a list of records
-    cut = min(cut, len(data))
-    first = walk(data, 0, cut, base=77).positions
-    begin = resync(data, cut, 77)
-    second = walk(data, len(data) if begin is None else begin, base=77).positions
-    assert np.concatenate((first, second)).tolist() == starts
-
-
 @given(st.binary(max_size=300), st.integers(0, 310), st.integers(0, 310))
-def test_no_bytes_lead_a_walk_or_a_search_astray(data: bytes, begin: int, end: int) -> None:
+def test_no_bytes_lead_a_walk_astray(data: bytes, begin: int, end: int) -> None:
     found = walk(data, begin, end, base=0)
     assert not len(found.positions)
     assert found.end == begin
-    assert resync(data, begin, 0) is None
 
 
 @given(

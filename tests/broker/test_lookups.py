@@ -9,8 +9,7 @@ import pytest
 
 from orbitmq.config import BrokerSettings
 from orbitmq.net.turn import Turn
-from orbitmq.store.dump import Wanted, dump
-from orbitmq.store.log_walk import Seen
+from orbitmq.store.dump import Seen, Wanted, dump
 from orbitmq.store.options import StoreOptions
 from orbitmq.wire.batch import BatchMessage, encode_batch
 from orbitmq.wire.codes import RequestCode

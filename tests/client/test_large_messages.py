@@ -17,8 +17,7 @@ from orbitmq.blocking import PullConsumer as BlockingPullConsumer
 from orbitmq.client.message import ReceivedMessage
 from orbitmq.errors import LimitExceeded, SendFailed
 from orbitmq.store.check import check
-from orbitmq.store.dump import Wanted, dump
-from orbitmq.store.log_walk import Seen
+from orbitmq.store.dump import Seen, Wanted, dump
 from orbitmq.store.options import StoreOptions
 from orbitmq.testing import EmbeddedBroker
 from orbitmq.wire.frame import FRAME_SIZE_MAX

@@ -12,13 +12,14 @@ from typing import Any
 import pyarrow as pa
 
 from orbitmq.arrow.columns import COLUMN_OF, arrow_schema
+from orbitmq.core import Walked
 from orbitmq.spark.log_options import log_options
 from orbitmq.spark.log_rows import DAMAGE
 from orbitmq.spark.log_source import LogReader
 from orbitmq.store.checkpoint import Checkpoint, Mark, Stamps, encode_checkpoint
 from orbitmq.store.layout import file_name
 from orbitmq.store.log_folders import LogFolders
-from orbitmq.store.log_walk import Damage, LogWalk, Seen
+from orbitmq.store.log_walk import Damage, LogWalk
 from orbitmq.wire.expression import tag_code
 from orbitmq.wire.properties import parse_properties
 from orbitmq.wire.record import BLANK_SIZE, Record, encode_blank, encode_record
@@ -139,5 +140,5 @@ def bad_ranges(rows: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
 def walked(root: Path) -> tuple[list[int], list[tuple[int, int]]]:
     """Return the records and the damage that the store's own reader finds."""
     found = list(LogWalk(SystemFiles(), LogFolders(SystemFiles(), (root / "commitlog",))).walk())
-    records = [each.record.log_offset for each in found if isinstance(each, Seen)]
+    records = [each.log_offset for each in found if isinstance(each, Walked)]
     return records, [(each.start, each.end) for each in found if isinstance(each, Damage)]

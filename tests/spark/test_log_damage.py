@@ -19,7 +19,7 @@ def test_a_record_behind_any_number_of_zeros_is_found(zeros: int) -> None:
     later = len(FIRST) + zeros
     view = memoryview(FIRST + bytes(zeros) + laid([plain(3)], later)[0] + bytes(100))
     assert behind_damage(view, len(FIRST), 0) == later
-    assert behind_damage(view, len(FIRST), 0, search_end=later) is None
+    assert behind_damage(view, len(FIRST), 0, data_end=later) is None
     assert written_end(view, 0) == len(view) - 100
 
 
@@ -49,7 +49,7 @@ def test_a_copy_without_holes_is_planned_without_a_search_of_all_its_zeros(
     def next_record(view: memoryview, *_: object) -> None:
         looked_at.append(len(view))
 
-    monkeypatch.setattr("orbitmq.spark.log_damage.next_record", next_record)
+    monkeypatch.setattr("orbitmq.store.record_search.next_record", next_record)
     monkeypatch.setattr("orbitmq.spark.log_ends.next_record", next_record)
     log_file = LogFile(str(path), 0, path.stat().st_size)
     assert log_end(SystemFiles(), [log_file]) == len(FIRST)

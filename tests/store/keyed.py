@@ -13,7 +13,7 @@ from random import Random
 
 from orbitmq.core.record_keys import keys_in
 from orbitmq.store.index_keys import Keyed
-from orbitmq.store.key_index import IndexJob, KeyIndex
+from orbitmq.store.key_index import IndexJob, KeyIndex, KeyQuery
 from orbitmq.wire.java import index_hash
 from orbitmq.wire.properties import encode_properties
 from orbitmq.world.files import Files
@@ -94,7 +94,9 @@ class Model:
         """Assert that the index gives what is here, and for `absent` keys nothing else."""
         index.drain()
         for topic, key in {*self.keys, *absent}:
-            assert index.lookup(topic, key, *EVER, 1_000_000) == self.expected(topic, key), key
+            assert index.lookup(KeyQuery(topic, key, *EVER, 1_000_000)) == self.expected(
+                topic, key
+            ), key
 
 
 def steps(job: IndexJob) -> Iterator[str]:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from orbitmq.errors import StoreError
-from orbitmq.store.dump import Wanted, describe, dump, keys_of
-from orbitmq.store.log_walk import Damage, Seen
+from orbitmq.store.dump import Seen, Wanted, describe, dump, keys_of
+from orbitmq.store.log_walk import Damage
 from orbitmq.store.options import StoreOptions
 from orbitmq.world.files import AnyPath
 from tests.golden.store import store_files, stored_records

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from orbitmq.store.check import check
-from orbitmq.store.dump import Wanted, dump
+from orbitmq.store.dump import Seen, Wanted, dump
 from orbitmq.store.index_shape import Shape, find_shape
-from orbitmq.store.log_walk import Seen
 from orbitmq.store.opening import Outside
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.repair import repair

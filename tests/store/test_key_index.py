@@ -18,7 +18,7 @@ from orbitmq.errors import DiskFull, ReadFailed, SyncFailed
 from orbitmq.store.index_file import EMPTY, IndexFile
 from orbitmq.store.index_keys import REMEMBERED_MAX, KeyHasher, Rows
 from orbitmq.store.index_shape import ENTRY, HEADER, Header, Shape
-from orbitmq.store.key_index import NOTHING, PENDING_MAX, KeyIndex, find_waiting
+from orbitmq.store.key_index import NOTHING, PENDING_MAX, KeyIndex, KeyQuery, find_waiting
 from orbitmq.wire.java import index_hash, string_hash
 from orbitmq.wire.properties import encode_properties, parse_properties, split_keys
 from orbitmq.world.files import SystemFiles
@@ -361,9 +361,9 @@ def test_what_a_hasher_remembers_is_bounded() -> None:
 def test_an_id_alone_is_found_while_it_waits_and_when_it_is_filed() -> None:
     index = key_index(MemoryFiles(INDEX))
     index.add([("T", 7, FIRST_MS, _ID), ("U", 9, FIRST_MS, _ID)])
-    assert find_waiting(index.waiting(), "T", _ID.decode(), EVER) == [7]
+    assert find_waiting(index.waiting(), KeyQuery("T", _ID.decode(), *EVER, 9)) == [7]
     index.drain()
-    assert index.lookup("T", _ID.decode(), *EVER, 12) == [7]
+    assert index.lookup(KeyQuery("T", _ID.decode(), *EVER, 12)) == [7]
 
 
 # ---- look-ups ------------------------------------------------------------------------------------
@@ -374,14 +374,14 @@ def test_a_look_up_gives_the_newest_up_to_its_limit() -> None:
     for at in range(25):
         index.add([message(100 * at, "k")])
     index.drain()
-    assert index.lookup("T", "k", *EVER, 12) == [100 * at for at in range(24, 12, -1)]
+    assert index.lookup(KeyQuery("T", "k", *EVER, 12)) == [100 * at for at in range(24, 12, -1)]
 
 
 def test_a_message_with_one_key_twice_is_found_once() -> None:
     index = key_index(MemoryFiles(INDEX))
     index.add([message(5, "k k")])
     index.drain()
-    assert index.lookup("T", "k", *EVER, 10) == [5]
+    assert index.lookup(KeyQuery("T", "k", *EVER, 10)) == [5]
 
 
 def test_a_look_up_keeps_to_its_time_range_within_a_second() -> None:
@@ -390,7 +390,7 @@ def test_a_look_up_keeps_to_its_time_range_within_a_second() -> None:
     index.add([message(at, "k", store_ms=time_ms) for at, time_ms in enumerate(times)])
     index.drain()
     for begin_ms, end_ms in ((times[3], times[30]), (times[20], times[20]), (0, times[2])):
-        found = index.lookup("T", "k", begin_ms, end_ms, 100)
+        found = index.lookup(KeyQuery("T", "k", begin_ms, end_ms, 100))
         exact = [at for at, time_ms in enumerate(times) if begin_ms <= time_ms <= end_ms]
         assert set(exact) <= set(found)
         assert all(begin_ms - 1_000 < times[at] < end_ms + 1_000 for at in found)
@@ -404,10 +404,10 @@ def test_a_look_up_does_not_touch_files_outside_its_time_range() -> None:
     flush(index)
     oldest = min(files.contents())
     files.fail("read", lambda op: op.path == oldest, times=None)
-    assert index.lookup("T", "k", times[3], times[-1], 99) == list(range(11, 2, -1))
-    assert index.lookup("T", "k", *EVER, 9) == list(range(11, 2, -1)), "enough without it"
+    assert index.lookup(KeyQuery("T", "k", times[3], times[-1], 99)) == list(range(11, 2, -1))
+    assert index.lookup(KeyQuery("T", "k", *EVER, 9)) == list(range(11, 2, -1)), "enough without it"
     with pytest.raises(ReadFailed):
-        index.lookup("T", "k", *EVER, 99)
+        index.lookup(KeyQuery("T", "k", *EVER, 99))
 
 
 def test_messages_are_found_at_every_step_of_a_job() -> None:
@@ -441,7 +441,7 @@ def test_a_thread_may_look_up_while_the_loop_adds_and_writes(tmp_path: Path) -> 
         while not is_over or rounds < 100:
             rounds += 1
             known = len(done)
-            found = index.lookup("T", "k", *EVER, 1_000_000)
+            found = index.lookup(KeyQuery("T", "k", *EVER, 1_000_000))
             if found != sorted(found, reverse=True) or not set(done[:known]) <= set(found):
                 wrong.append((known, found))
 
@@ -480,7 +480,7 @@ def test_the_first_entry_after_a_pause_has_age_zero() -> None:
     index = key_index(MemoryFiles(INDEX), entries=2)
     index.add([message(0, "k"), message(1, "k", store_ms=FIRST_MS + 3_600_000)])
     index.drain()
-    assert index.lookup("T", "k", FIRST_MS + 3_600_000, FIRST_MS + 3_600_000, 9) == [1]
+    assert index.lookup(KeyQuery("T", "k", FIRST_MS + 3_600_000, FIRST_MS + 3_600_000, 9)) == [1]
 
 
 def test_memory_is_let_go_when_a_job_is_finished() -> None:
@@ -499,7 +499,7 @@ def test_added_messages_are_filed_before_they_become_too_many() -> None:
     for at in range(PENDING_MAX * 2 + 1):
         index.add([message(at, "k")])
         assert len(index._pending) < PENDING_MAX
-    assert index.lookup("T", "k", *EVER, 1_000_000)[-1] == 0
+    assert index.lookup(KeyQuery("T", "k", *EVER, 1_000_000))[-1] == 0
 
 
 def test_a_job_that_was_refused_is_written_with_the_next() -> None:
@@ -588,7 +588,7 @@ def test_an_index_that_is_off_takes_nothing_and_keeps_what_it_has() -> None:
     off.restore(index.state())
     off.add([message(2, "k")])
     assert off.freeze() is None
-    assert off.lookup("T", "k", *EVER, 9) == [1]
+    assert off.lookup(KeyQuery("T", "k", *EVER, 9)) == [1]
     assert off.state() == index.state()
 
 
@@ -723,7 +723,7 @@ def test_files_of_another_size_or_name_are_named_and_not_touched() -> None:
     names = {path.name: reason for path, reason in again.bad_files()}
     assert set(names) == {"notes.txt", "20200101000000000"}
     assert "77 bytes" in names["20200101000000000"]
-    assert again.lookup("T", "k", *EVER, 99) == list(range(9, -1, -1))
+    assert again.lookup(KeyQuery("T", "k", *EVER, 99)) == list(range(9, -1, -1))
 
 
 def test_a_mark_whose_file_is_gone_or_short_of_it_is_not_believed() -> None:
@@ -775,7 +775,7 @@ def test_files_whose_records_are_gone_are_expired_but_never_the_last() -> None:
     index.forget(paths[:2])
     for path in paths[:2]:
         files.remove(path)
-    assert index.lookup("T", "k", *EVER, 99) == list(range(34, 19, -1))
+    assert index.lookup(KeyQuery("T", "k", *EVER, 99)) == list(range(34, 19, -1))
 
 
 def test_a_look_up_passes_over_a_file_that_was_just_removed() -> None:
@@ -784,4 +784,4 @@ def test_a_look_up_passes_over_a_file_that_was_just_removed() -> None:
     index.add([message(at, "k") for at in range(25)])
     flush(index)
     files.remove(min(files.contents()))
-    assert index.lookup("T", "k", *EVER, 99) == list(range(24, 9, -1))
+    assert index.lookup(KeyQuery("T", "k", *EVER, 99)) == list(range(24, 9, -1))

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from orbitmq.errors import DiskFull, StoreError, WriteFailed
 from orbitmq.store.check import check
-from orbitmq.store.dump import Wanted, dump
+from orbitmq.store.dump import Seen, Wanted, dump
 from orbitmq.store.layout import file_name, is_file_name
 from orbitmq.store.log_folders import LogFolders
-from orbitmq.store.log_walk import Seen
 from orbitmq.store.opening import Outside
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.repair import repair

@@ -10,7 +10,7 @@ from orbitmq.errors import ReadFailed
 from orbitmq.store.findings import FindingKind
 from orbitmq.store.log_end import fill_missing
 from orbitmq.store.log_folders import LogFolders
-from orbitmq.store.scan import LogFiles
+from orbitmq.store.log_source import LogFiles
 from orbitmq.world.files import SystemFiles
 from tests.store.opened import flush, open_store, read_all, send, stage
 from tests.store.recovering import (

@@ -110,13 +110,25 @@ def test_clocks_that_jump_do_not_choose_where_recovery_begins(stamp: int, is_cle
     same_twice(files)
 
 
-def test_a_file_whose_first_record_is_in_no_queue_is_not_where_recovery_begins() -> None:
-    """Stamps far ahead would choose the newest file: then everything had to be made anew."""
-    files = original("mt" + "m" * 40)
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_the_folder_of_others_is_read_whole_unless_it_was_stopped_cleanly(is_clean: bool) -> None:
+    """Stamps far ahead would choose the newest file."""
+    files = original("m" * 41 + "t", is_clean=is_clean)
     set_stamps(files, 2**62, 2**62, 2**62)
     opened = reopen(files, options=msgspec.structs.replace(SMALL, is_indexed=False))
     assert opened.findings == []
     assert sum(queue.next_offset for queue in opened.queues.values()) == 41
+    last_file = opened.tail.end_offset // SMALL.log_file_size
+    assert opened.tail.hot_offset == (last_file - 2) * SMALL.log_file_size * is_clean
+
+
+def test_a_clean_stop_proves_nothing_when_the_queues_lack_an_entry() -> None:
+    files = original("mt" + "m" * 40, is_clean=True)
+    for path in files.names(ROOT / "consumequeue/T/0")[1:]:
+        files.put(ROOT / "consumequeue/T/0" / path, bytes(SMALL.queue_file_size))
+    opened = reopen(files)
+    assert sum(queue.next_offset for queue in opened.queues.values()) == 41
+    assert len(healthy(files, opened).records) == 41
 
 
 def test_our_marks_count_no_longer_when_the_original_has_run() -> None:

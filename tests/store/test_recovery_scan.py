@@ -13,8 +13,10 @@ from orbitmq.errors import ReadFailed
 from orbitmq.store.follow import entry_code
 from orbitmq.store.layout import file_name
 from orbitmq.store.log_folders import LogFolders
+from orbitmq.store.log_source import ZEROS_ENOUGH, Gap, LogFiles
 from orbitmq.store.options import DELAYS_MS
-from orbitmq.store.scan import LONG_BODY_SIZE, ZEROS_ENOUGH, Gap, LogFiles, Scan, next_record
+from orbitmq.store.record_search import LONG_BODY_SIZE, next_record
+from orbitmq.store.scan import Scan
 from orbitmq.wire.expression import tag_code
 from orbitmq.wire.host import Host
 from orbitmq.wire.properties import parse_properties

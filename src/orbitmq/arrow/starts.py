@@ -1,4 +1,4 @@
-"""Where records begin: along their sizes, or searched for in the middle of a log file.
+"""Where records begin: along their sizes.
 
 In: bytes that hold stored records, of a log file or of pull answers. Out: positions in them.
 
@@ -6,8 +6,6 @@ Rules:
 1. A walk follows sizes and stops at the first thing that is no record; it says what that is. It
    looks at sizes, magics and (with `base`) at what a record says of its own place, nothing else.
 2. A record that begins before `end` belongs to the walk, also when it reaches behind `end`.
-3. A search takes no magic's word for it: the record must say that it lies where it was found. So
-   bytes in a body that look like a record are passed over.
 """
 
 import struct
@@ -33,14 +31,9 @@ STEPS_MAX = 1_024
 """Records of one size often follow each other: so many are looked at together, then more. Where
 their sizes differ more and more are followed one by one before that is tried again."""
 
-SEARCH_BYTES = 1 << 20
-"""How much is looked through together; memory of a file that is not needed is not touched."""
-
 _MAGIC_AT = FIELD["magic"].position
 _OWN_AT = FIELD["log_offset"].position
 _OWN = struct.Struct(f">iI{_OWN_AT - PREFIX.size}xq")  # size, magic, own log offset
-_MAGIC_START = MAGIC_V1.to_bytes(4, "big")[:3]
-"""Both magics begin with it."""
 
 
 class Starts(NamedTuple):
@@ -160,28 +153,6 @@ def stop_at(data: Bytes, position: int) -> Stop:
         return "zero"
     is_record = size >= RECORD_SIZE_MIN and magic in (MAGIC_V1, MAGIC_V2)
     return "cut" if is_record and size > left else "damage"
-
-
-def resync(data: Bytes, begin: int, base: int, end: int | None = None) -> int | None:
-    """Return the first position in [begin, end) where a record says that it lies, or None.
-
-    `base` is the log offset of data[0].
-    """
-    last = len(data) - RECORD_SIZE_MIN
-    last = last if end is None else min(last, end - 1)
-    piece_start = begin
-    while piece_start <= last:
-        piece_end = min(piece_start + SEARCH_BYTES, last + 1)
-        # A magic lies behind a record's start, so a piece reaches a little behind its starts.
-        piece = bytes(data[piece_start : piece_end + _MAGIC_AT + len(_MAGIC_START) - 1])
-        at = piece.find(_MAGIC_START, _MAGIC_AT)
-        while at >= 0:
-            position = piece_start + at - _MAGIC_AT
-            if is_own(data, position, base):
-                return position
-            at = piece.find(_MAGIC_START, at + 1)
-        piece_start = piece_end
-    return None
 
 
 def is_own(data: Bytes, position: int, base: int) -> bool:

@@ -3,8 +3,7 @@
 In: a file's bytes, and a position at which no record begins. Out: positions.
 
 Rules:
-1. The sizes of a bad record tell where the next one is; its inside is searched only if they do not
-   (store/bad_record.py). What is found there is whole, its CRC as well.
+1. Where the log goes on behind damage is decided in store/record_search.py, as for all readers.
 2. Bytes that are no record are damage if something sound follows in the file. Otherwise the log
    ends there: a broker writes there, or was cut off there.
 3. The last record of what is written counts when its CRC is right and its end is not zeros: it may
@@ -18,20 +17,14 @@ from typing import NamedTuple
 import numpy as np
 
 from orbitmq.arrow.starts import walk
-from orbitmq.core import is_end_of_file, record_at
-from orbitmq.store.bad_record import Footing, ViewGround, step_over
-from orbitmq.store.scan import next_record
+from orbitmq.core import Walked, is_end_of_file, record_at
+from orbitmq.store.log_source import LogSource
+from orbitmq.store.record_search import resumes_at
 from orbitmq.store.torn import is_cut_off
-from orbitmq.wire.record import BLANK_MAGIC, BLANK_SIZE, FIELD, MAGIC_V1, RECORD_SIZE_MAX
 
 WALK_COUNT = 65_536
 PAGE_SIZE = 4_096
 SEARCH_BYTES = 1 << 20
-_PREFIX_SIZE = 8
-_BLANK = BLANK_MAGIC.to_bytes(4, "big")
-_MAGIC_START = MAGIC_V1.to_bytes(4, "big")[:3]
-"""Both magics begin with it."""
-_MAGIC_AT = FIELD["magic"].position
 
 
 class BadRange(NamedTuple):
@@ -42,54 +35,49 @@ class BadRange(NamedTuple):
     why: str
 
 
-class FileGround(ViewGround):
-    """A whole log file, which need not be as long as its neighbours."""
+class FileView(LogSource):
+    """A whole log file in memory, which need not be as long as its neighbours."""
 
-    def __init__(self, view: memoryview, base: int) -> None:
-        super().__init__(view, base, len(view))
-        self._file_end = base + len(view)
-        self._memory = np.frombuffer(view, dtype=np.uint8)
+    def __init__(self, view: memoryview, base: int, data_end: int | None = None) -> None:
+        """`base` is its first log offset; behind `data_end` it is known to hold zeros."""
+        self._view = view
         self._base = base
+        self._data_end = len(view) if data_end is None else data_end
+        self._memory = np.frombuffer(view, dtype=np.uint8)
+
+    def read(self, log_offset: int, size: int) -> memoryview:
+        """Return bytes of the file, less where it ends."""
+        at = log_offset - self._base
+        return self._view[at : at + size]
 
     def file_end(self, _log_offset: int) -> int:
         """Return the log offset at which the file ends."""
-        return self._file_end
+        return self._base + len(self._view)
 
-    def is_free(self, log_offset: int) -> bool:
-        """Whether there are only zeros from here on."""
-        return not self._memory[log_offset - self._base :].any()
+    def first_nonzero(self, log_offset: int, end: int) -> int | None:
+        """Return the offset of the first byte of [log_offset, end) that is not zero."""
+        begin, end = log_offset - self._base, min(end - self._base, self._data_end)
+        while begin < end:
+            piece = self._memory[begin : min(begin + SEARCH_BYTES, end)]
+            if piece.max():
+                return self._base + begin + int((piece != 0).argmax())
+            begin += SEARCH_BYTES
+        return None
+
+    def accepts(self, _walked: Walked) -> bool:
+        """Whether a whole record counts: each does."""
+        return True
 
 
 def behind_damage(
-    view: memoryview, position: int, base: int, search_end: int | None = None
+    view: memoryview, position: int, base: int, data_end: int | None = None
 ) -> int | None:
     """Return where something sound begins behind what is bad at `position`; None: nowhere.
 
-    Nothing is searched for behind `search_end`.
+    Behind `data_end` the file is known to hold zeros.
     """
-    landing = step_over(FileGround(view, base), base + position)
-    at = landing.log_offset - base
-    if landing.footing is Footing.SOUND:
-        return at
-    if landing.footing is Footing.FREE:
-        return None
-    search_end = len(view) if search_end is None else search_end
-    begin = first_not_zero(view, at + 1, search_end)
-    if begin >= search_end:
-        return None
-    begin = max(at + 1, begin - _PREFIX_SIZE)  # sizes, and what comes before magics, begin so
-    found = next_record(view[begin : search_end + RECORD_SIZE_MAX], 0, base + begin)
-    if found is not None and begin + found <= search_end:
-        return begin + found
-    return _closing_blank(view, begin, search_end)
-
-
-def first_not_zero(view: memoryview, begin: int, end: int) -> int:
-    """Return where a piece begins that has something in it, or `end`: quicker than any search."""
-    memory = np.frombuffer(view, dtype=np.uint8)
-    while begin < end and not memory[begin : min(begin + SEARCH_BYTES, end)].max():
-        begin += SEARCH_BYTES
-    return min(begin, end)
+    following = resumes_at(FileView(view, base, data_end), base + position)
+    return None if following is None else following - base
 
 
 def last_not_zero(view: memoryview, end: int) -> int:
@@ -100,41 +88,10 @@ def last_not_zero(view: memoryview, end: int) -> int:
     return max(0, end)
 
 
-def _closing_blank(view: memoryview, begin: int, search_end: int) -> int | None:
-    while begin <= min(len(view) - BLANK_SIZE, search_end):
-        piece = bytes(view[begin : begin + SEARCH_BYTES + BLANK_SIZE])
-        at = piece.find(_BLANK, _MAGIC_AT)
-        while at >= 0:
-            if is_end_of_file(view, begin + at - _MAGIC_AT):
-                return begin + at - _MAGIC_AT
-            at = piece.find(_BLANK, at + 1)
-        begin += SEARCH_BYTES
-    return None
-
-
-def behind_whole(view: memoryview, position: int, base: int) -> int:
-    """Where the last whole record that begins before `position` ends; 0 without one (rule 4).
-
-    That is at or behind `position`, unless there is damage before it.
-    """
-    look_end = position
-    while look_end > 0:
-        begin = max(0, look_end - SEARCH_BYTES)
-        piece = bytes(view[begin : look_end + _MAGIC_AT + len(_MAGIC_START) - 1])
-        at = piece.rfind(_MAGIC_START, _MAGIC_AT)
-        while at >= 0:
-            start = begin + at - _MAGIC_AT
-            if (record := record_at(view, start, base)) is not None:
-                return start + record.size
-            at = piece.rfind(_MAGIC_START, _MAGIC_AT, at + len(_MAGIC_START) - 1)
-        look_end = begin
-    return 0
-
-
-def written_end(view: memoryview, base: int, begin: int = 0, search_end: int | None = None) -> int:
+def written_end(view: memoryview, base: int, begin: int = 0, data_end: int | None = None) -> int:
     """Return where the written part of a file ends, at or behind `begin`; its length if closed.
 
-    Nothing is searched for behind `search_end`, where the file is known to hold zeros.
+    Behind `data_end` the file is known to hold zeros.
     """
     position, last = begin, None
     while True:
@@ -145,11 +102,11 @@ def written_end(view: memoryview, base: int, begin: int = 0, search_end: int | N
             continue
         if found.stop == "blank" and is_end_of_file(view, position):
             return len(view)
-        following = None if found.stop == "end" else behind_damage(view, position, base, search_end)
+        following = None if found.stop == "end" else behind_damage(view, position, base, data_end)
         if following is None and last is not None and not _is_there(view, last, base):
             # Its size may have led anywhere; sound ones may follow it all the same.
             position, last = last, None
-            following = behind_damage(view, position, base, search_end)
+            following = behind_damage(view, position, base, data_end)
         if following is None:
             return position
         position = following

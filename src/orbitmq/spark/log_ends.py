@@ -15,7 +15,7 @@ from pathlib import Path
 from orbitmq.arrow.starts import walk
 from orbitmq.spark.log_damage import last_not_zero, written_end
 from orbitmq.spark.log_files import LogFile
-from orbitmq.store.scan import next_record
+from orbitmq.store.record_search import next_record
 from orbitmq.wire.record import RECORD_SIZE_MAX, decode_record
 from orbitmq.world.files import Files
 from orbitmq.world.mapped import mapped

@@ -26,13 +26,14 @@ from orbitmq.core import is_end_of_file
 from orbitmq.errors import CorruptRecord
 from orbitmq.spark.data_loss import DataLoss
 from orbitmq.spark.log_complete import FilePart, knows_all
-from orbitmq.spark.log_damage import BadRange, behind_damage, behind_whole
+from orbitmq.spark.log_damage import BadRange, behind_damage
 from orbitmq.spark.log_filter import LogFilter
 from orbitmq.spark.log_options import LogOptions
 from orbitmq.spark.log_planning import LogRange
 from orbitmq.spark.log_queues import QueueSearch
 from orbitmq.spark.log_rows import Rows
 from orbitmq.store.layout import Folder
+from orbitmq.store.record_search import last_record_end
 from orbitmq.wire.record import RECORD_SIZE_MIN
 from orbitmq.world.files import SystemFiles
 from orbitmq.world.mapped import mapped
@@ -91,7 +92,7 @@ class LogReading:
     def _walked(self, view: memoryview, log_range: LogRange) -> Iterator[Any]:
         base, begin = log_range.base, log_range.begin - log_range.base
         end = min(log_range.end - base, len(view))
-        position = begin if log_range.is_exact else behind_whole(view, begin, base)
+        position = begin if log_range.is_exact else last_record_end(view, begin, base)
         rows = self._batch_rows
         while position < end:
             is_before = position < begin  # the damage there is the task's before this one

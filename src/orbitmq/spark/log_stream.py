@@ -12,7 +12,7 @@ Rules:
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from orbitmq.arrow.starts import resync
 from orbitmq.errors import SettingError
 from orbitmq.spark.data_loss import DataLoss
 from orbitmq.spark.log_ends import has_grown, log_end
@@ -32,7 +31,7 @@ from orbitmq.spark.log_files import Log, find_log
 from orbitmq.spark.log_options import FORMAT, LogOptions
 from orbitmq.spark.log_planning import LogPartition, Span, planned
 from orbitmq.spark.worker_rest import shorten_rest
-from orbitmq.store.scan import next_record
+from orbitmq.store.record_search import next_record
 from orbitmq.world.clock import SystemClock
 from orbitmq.world.files import SystemFiles
 from orbitmq.world.mapped import mapped
@@ -44,7 +43,6 @@ LOOK_EVERY_S = 0.05
 
 log = logging.getLogger(__name__)
 
-Search = Callable[[memoryview, int, int], int | None]
 """Gives the position of a record in a file, from a position on; the last is the file's base."""
 
 
@@ -73,7 +71,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"{FORMAT}: option 'startingPhysicalOffset': {asked} is behind the log's end, "
                     f"{self._end}; begin there, or wait until the log is that long"
                 )
-            self._initial = self._record_from(found, asked or 0, resync) if is_inside else first
+            self._initial = self._record_from(found, asked or 0) if is_inside else first
         return {OFFSET: self._initial}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -93,7 +91,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if end <= begin:
             return start
         if isinstance(limit, ReadMaxBytes) and end - begin > limit.max_bytes:
-            end = min(end, self._record_from(found, begin + limit.max_bytes, next_record))
+            end = min(end, self._record_from(found, begin + limit.max_bytes))
         return {OFFSET: end}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -169,15 +167,15 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = min(end, self._target)
         asked = self._options.ending_physical_offset
         if asked is not None and asked < end:
-            end = min(end, self._record_from(found, asked, next_record))
+            end = min(end, self._record_from(found, asked))
         return end
 
-    def _record_from(self, found: Log, log_offset: int, search: Search) -> int:
+    def _record_from(self, found: Log, log_offset: int) -> int:
         """Return the first record that begins at a log offset or behind it, or the log's end."""
         for log_file in found.files:
             if log_offset < log_file.end:
                 view = mapped(Path(log_file.path)) or memoryview(b"")
-                at = search(view, max(log_offset - log_file.base, 0), log_file.base)
+                at = next_record(view, max(log_offset - log_file.base, 0), log_file.base)
                 if at is not None:
                     return log_file.base + at
         return self._seen_end(found)

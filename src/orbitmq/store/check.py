@@ -33,7 +33,7 @@ from orbitmq.store.follow import entry_code
 from orbitmq.store.index_shape import Shape
 from orbitmq.store.layout import Folder
 from orbitmq.store.log_folders import LogFolders
-from orbitmq.store.log_walk import Damage, LogWalk, Seen, first_nonzero
+from orbitmq.store.log_walk import Damage, LogWalk, first_nonzero
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.places import ensure_log, folder_of
 from orbitmq.store.topic_removal import read_notes
@@ -197,7 +197,7 @@ class _Check:
             if log.first_offset > first_offset:
                 first_offset = log.first_offset
                 self._queues.see_removal()
-            start = found.start if isinstance(found, Damage) else found.record.log_offset
+            start = found.start if isinstance(found, Damage) else found.log_offset
             self._judge_filler(part_start, start)
             if isinstance(found, Damage):
                 self._see_damage(found)
@@ -208,25 +208,15 @@ class _Check:
         if log.first_offset > first_offset:
             self._queues.see_removal()
         self._judge_filler(part_start, log.end_offset)
+        self._judge_unreadable()
         progress("log", log.end_offset - log.first_offset, log.end_offset - log.first_offset)
         self._verdict.counts["log bytes"] = log.end_offset - log.first_offset
 
-    def _see(self, seen: Seen) -> None:
-        record = seen.record
-        walked = Walked(
-            record.log_offset,
-            seen.size,
-            record.topic,
-            record.queue_id,
-            record.queue_offset,
-            record.sys_flag,
-            record.store_ms,
-            record.properties,
-        )
+    def _see(self, record: Walked) -> None:
         self._verdict.counts["records"] += 1
-        self._queues.see(walked, entry_code(walked, self._options.delays_ms))
+        self._queues.see(record, entry_code(record, self._options.delays_ms))
         if self._options.is_indexed:
-            self._index.see(seen)
+            self._index.see(record)
         if record.store_ms < self._store_ms:
             self._note_time(record.log_offset, record.store_ms)
         self._store_ms = max(self._store_ms, record.store_ms)
@@ -262,11 +252,18 @@ class _Check:
         else:
             self._verdict.warning(path, at, text)
 
+    def _judge_unreadable(self) -> None:
+        for start, end in self._log.log.unreadable:
+            text = f"the disk cannot read log offsets {start} to {end}"
+            advice = f"replace the disk; {RESTORE}"
+            path, position = self._log.path(start), start % self._log.file_size
+            self._verdict.damage(path, position, text, advice)
+
     def _judge_tail(self) -> None:
         """Judge what lies behind the log's end, unless the log has grown meanwhile."""
         log = self._log
         at = log.tail_start
-        if at is None or log.record_at(log.end_offset) is not None:
+        if at is None or log.whole_at(log.end_offset) is not None:
             return
         text = f"the log ends at {log.end_offset} ({log.tail_text}); behind it, from {at} on, are "
         text += "bytes that are not zero"

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from orbitmq.core import Walked
 from orbitmq.core.record_keys import WORDS_MAX, keys_of_record
 from orbitmq.store.check_queues import LogBounds
 from orbitmq.store.index_shape import (
@@ -36,7 +37,7 @@ from orbitmq.store.index_shape import (
     find_shape,
     is_index_name,
 )
-from orbitmq.store.log_walk import PIECE_SIZE, Seen, first_nonzero
+from orbitmq.store.log_walk import PIECE_SIZE, first_nonzero
 from orbitmq.store.verdict import READ_TRIES, RECOVERS, REPAIR, SET_ASIDE, Verdict
 from orbitmq.wire.java import index_hash
 from orbitmq.wire.properties import TAGS, parse_properties
@@ -79,17 +80,16 @@ class _Run:
         """They may lack their entries, as long as no later record has any."""
 
 
-def key_hashes(seen: Seen) -> list[int]:
+def key_hashes(record: Walked) -> list[int]:
     """Return the hashes under which a record is indexed, in the order of its entries."""
-    record = seen.record
     keys = keys_of_record(record.sys_flag, record.properties)
     return [index_hash(f"{record.topic}#{key}") for key in (*keys.filed, *keys.left_out)]
 
 
-def _tag_hash(seen: Seen) -> int:
+def _tag_hash(record: Walked) -> int:
     """Return the hash under which a broker of 5.x indexes a record's tag."""
-    tag = parse_properties(seen.record.properties).get(TAGS, "")
-    return index_hash(f"{seen.record.topic}#T#{tag}")
+    tag = parse_properties(record.properties).get(TAGS, "")
+    return index_hash(f"{record.topic}#T#{tag}")
 
 
 class IndexCheck:
@@ -162,16 +162,16 @@ class IndexCheck:
         """Take in that a range of the log is damaged."""
         self._damages.append((start, end))
 
-    def see(self, seen: Seen) -> None:
+    def see(self, record: Walked) -> None:
         """Compare the entries of a record."""
-        hashes = key_hashes(seen)
-        log_offset = seen.record.log_offset
+        hashes = key_hashes(record)
+        log_offset = record.log_offset
         if hashes:
             self._skip_to(log_offset)
         found = set()
         while (entry := self._peek()) is not None and entry.log_offset == log_offset:
             self._ahead.popleft()
-            self._compare(entry, seen, hashes)
+            self._compare(entry, record, hashes)
             found.add(entry.key_hash)
         missing_count = len(set(hashes[:WORDS_MAX]) - found)  # further ones may be left out
         if missing_count and (not found or self._may_lack(log_offset)):
@@ -223,10 +223,10 @@ class IndexCheck:
             text = f"{run.count} records at log offsets {run.first} to {run.last} are"
         self._verdict.damage(self._folder, -1, f"{text} not in the index")
 
-    def _compare(self, entry: _Entry, seen: Seen, hashes: list[int]) -> None:
-        header, store_ms = entry.file.header, seen.record.store_ms
+    def _compare(self, entry: _Entry, record: Walked, hashes: list[int]) -> None:
+        header, store_ms = entry.file.header, record.store_ms
         seconds = min(max((store_ms - header.begin_ms) // 1000, 0), 2**31 - 1)
-        if entry.key_hash not in hashes and entry.key_hash != _tag_hash(seen):
+        if entry.key_hash not in hashes and entry.key_hash != _tag_hash(record):
             text = f"entry {entry.number} has hash {entry.key_hash}, which no key of the record at "
             text += f"log offset {entry.log_offset} has"
             self._verdict.damage(entry.file.path, entry.position, text)

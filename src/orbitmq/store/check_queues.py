@@ -45,6 +45,17 @@ _BLOCK = BLOCK_ENTRIES * ENTRY_SIZE
 _PIECE = PIECE_SIZE // ENTRY_SIZE * ENTRY_SIZE
 
 
+QueueKey = tuple[str, int]
+
+
+class _QueueEntry(NamedTuple):
+    """What a queue's file has of one record, or should have."""
+
+    log_offset: int
+    size: int
+    code: int
+
+
 class LogBounds(NamedTuple):
     """What is known of the log when it was walked."""
 
@@ -206,7 +217,7 @@ class QueueCheck:
     def _light_code(self, light: Walked, code: int) -> int:
         """Return the code of a light queue's entry: an original takes a delayed message's time."""
         entry = self._entry(self._line(light.topic, light.queue_id), light.queue_offset)
-        is_timed = entry is not None and entry[2] == code
+        is_timed = entry is not None and entry.code == code
         return code if is_timed else tag_code_in(light.properties)
 
     def _see_entry(self, walked: Walked, code: int) -> None:
@@ -217,10 +228,10 @@ class QueueCheck:
             return
         line = self._line(*key)
         self._count_up(line, number, log_offset)
-        wanted = (log_offset, walked.size, code)
+        wanted = _QueueEntry(log_offset, walked.size, code)
         entry = self._entry(line, number)
         for _ in range(READ_TRIES):  # perhaps written since its block was read
-            if entry == wanted or (entry is not None and entry[2] <= ADDRESS_MAX):
+            if entry == wanted or (entry is not None and entry.code <= ADDRESS_MAX):
                 break
             entry = self._entry(line, number, is_fresh=True)
         if entry == wanted:
@@ -260,7 +271,7 @@ class QueueCheck:
         holes = 0
         for missing in range(due, min(number, due + BLOCK_ENTRIES)):
             entry = self._entry(line, missing)
-            holes += entry is not None and entry[1] == HOLE_SIZE
+            holes += entry is not None and entry.size == HOLE_SIZE
         text = f"the numbers {due} to {number - 1} are lost by damage in the log"
         text += f", {holes} of them marked as holes" if holes else ""
         self._verdict.warning(self._path(line, due), self._position(due), text)
@@ -295,15 +306,13 @@ class QueueCheck:
         was_there = int(path.name) in line.starts or int(path.name) > max(line.starts, default=-1)
         return was_there and self._files.size(path) is None
 
-    def _differs(
-        self, line: _Line, number: int, entry: tuple[int, int, int], wanted: tuple[int, int, int]
-    ) -> None:
-        code = self._resolved(line, entry[2])
-        if (entry[0], entry[1], code) == wanted:
+    def _differs(self, line: _Line, number: int, entry: _QueueEntry, wanted: _QueueEntry) -> None:
+        code = self._resolved(line, entry.code)
+        if (entry.log_offset, entry.size, code) == wanted:
             self._found(line)
             return
         names = ("log offset", "size", "code")
-        shown = (entry[0], entry[1], entry[2] if code is None else code)
+        shown = (entry.log_offset, entry.size, entry.code if code is None else code)
         parts = [
             f"{name} {has} instead of {due}"
             for name, has, due in zip(names, shown, wanted, strict=True)
@@ -376,7 +385,8 @@ class QueueCheck:
         for position in range(0, size, _PIECE):
             data = self._files.read_at(path, position, min(_PIECE, size - position)) or b""
             whole = len(data) // ENTRY_SIZE * ENTRY_SIZE
-            for at, entry in enumerate(ENTRY.iter_unpack(data[:whole])):
+            entries = map(_QueueEntry._make, ENTRY.iter_unpack(data[:whole]))
+            for at, entry in enumerate(entries):
                 if not _is_explained(entry, bounds):
                     where = position + at * ENTRY_SIZE
                     self._unexplained(line, start, where, entry)
@@ -388,19 +398,19 @@ class QueueCheck:
         while (at := first_nonzero(self._files, path, position, self._file_size)) is not None:
             where = at - at % ENTRY_SIZE
             data = self._files.read_at(path, where, ENTRY_SIZE) or b""
-            entry = ENTRY.unpack(data.ljust(ENTRY_SIZE, b"\0"))
-            is_early = self._mark is not None and entry[0] >= bounds.end_offset
+            entry = _QueueEntry(*ENTRY.unpack(data.ljust(ENTRY_SIZE, b"\0")))
+            is_early = self._mark is not None and entry.log_offset >= bounds.end_offset
             if not is_early and not _is_explained(entry, bounds):
                 self._unexplained(line, start, where, entry)
                 if line.too_many:
                     return
             position = where + ENTRY_SIZE
 
-    def _unexplained(
-        self, line: _Line, start: int, position: int, entry: tuple[int, int, int]
-    ) -> None:
+    def _unexplained(self, line: _Line, start: int, position: int, entry: _QueueEntry) -> None:
         number = (start + position) // ENTRY_SIZE
-        text = f"entry {number} (log offset {entry[0]}, size {entry[1]}, code {entry[2]})"
+        text = (
+            f"entry {number} (log offset {entry.log_offset}, size {entry.size}, code {entry.code})"
+        )
         text += " belongs to no record of the log"
         line.note(line.folder / file_name(start), position, text)
 
@@ -413,9 +423,7 @@ class QueueCheck:
     def _position(self, number: int) -> int:
         return number * ENTRY_SIZE % (self._file_size or ENTRY_SIZE)
 
-    def _entry(
-        self, line: _Line, number: int, *, is_fresh: bool = False
-    ) -> tuple[int, int, int] | None:
+    def _entry(self, line: _Line, number: int, *, is_fresh: bool = False) -> _QueueEntry | None:
         """Return an entry, None when its file is missing or too short; `is_fresh`: read anew."""
         if number < 0 or not self._file_size:
             return None
@@ -429,16 +437,17 @@ class QueueCheck:
             self._blocks[key] = block
             if len(self._blocks) > BLOCKS_MAX:
                 self._blocks.popitem(last=False)
-        return ENTRY.unpack_from(block, at) if at + ENTRY_SIZE <= len(block) else None
+        if at + ENTRY_SIZE > len(block):
+            return None
+        return _QueueEntry(*ENTRY.unpack_from(block, at))
 
 
 def _is_queue_id(name: str) -> bool:
     return name.isascii() and name.isdigit() and str(int(name)) == name
 
 
-def _is_explained(entry: tuple[int, int, int], bounds: LogBounds) -> bool:
+def _is_explained(entry: _QueueEntry, bounds: LogBounds) -> bool:
     """Whether an entry may be there although the log has no such record: removed, lost, hole."""
-    log_offset, size, _ = entry
-    if size == HOLE_SIZE:
+    if entry.size == HOLE_SIZE:
         return True
-    return 0 <= log_offset < bounds.first_offset or bounds.is_damaged(log_offset)
+    return 0 <= entry.log_offset < bounds.first_offset or bounds.is_damaged(entry.log_offset)

@@ -13,10 +13,12 @@ Rules:
 import hashlib
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from orbitmq.core import keys_of_record
+from orbitmq.core import Walked, keys_of_record
+from orbitmq.errors import CorruptRecord
 from orbitmq.store.index_shape import (
     ENTRY,
     HEADER,
@@ -28,16 +30,23 @@ from orbitmq.store.index_shape import (
     is_index_name,
 )
 from orbitmq.store.log_folders import LogFolders
-from orbitmq.store.log_walk import Damage, LogWalk, Seen
+from orbitmq.store.log_walk import Damage, LogWalk
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.places import ensure_log, folder_of
 from orbitmq.wire.java import index_hash
 from orbitmq.wire.properties import parse_properties
-from orbitmq.wire.record import Record
+from orbitmq.wire.record import Record, decode_record
 from orbitmq.world.files import Files
 
 SHA_CHARS = 16
 TIME_MS_MAX = 2**63 - 1
+
+
+class Seen(NamedTuple):
+    """A record and the bytes it takes."""
+
+    record: Record
+    size: int
 
 
 class Wanted(NamedTuple):
@@ -50,7 +59,7 @@ class Wanted(NamedTuple):
     from_ms: int = 0
     to_ms: int = TIME_MS_MAX
 
-    def accepts(self, record: Record) -> bool:
+    def accepts(self, record: Walked) -> bool:
         """Whether a record is one of them."""
         if record.log_offset < self.from_offset:
             return False
@@ -63,7 +72,7 @@ class Wanted(NamedTuple):
         return self.key is None or self.key in keys_of(record)
 
 
-def keys_of(record: Record) -> list[str]:
+def keys_of(record: Record | Walked) -> list[str]:
     """Return the keys a record can be found by."""
     keys = keys_of_record(record.sys_flag, record.properties)
     return [*keys.filed, *keys.left_out]
@@ -81,17 +90,25 @@ def dump(
         shape = Shape(options.index_slot_count, options.index_entry_count)
         look_up = _LookUp(files, folder.index, shape)
         for log_offset in look_up.log_offsets(wanted.topic or "", wanted.key):
-            seen = log.record_at(log_offset)
-            if seen is not None and wanted.accepts(seen.record):
-                yield seen
+            walked = log.whole_at(log_offset)
+            if walked is not None and wanted.accepts(walked):
+                yield from _seen(log, walked)
         from_offset = max(from_offset, look_up.end_offset + 1)
     for found in log.walk(from_offset):
-        is_wanted = isinstance(found, Damage) or wanted.accepts(found.record)
-        start = found.start if isinstance(found, Damage) else found.record.log_offset
-        if is_wanted and start >= from_offset:
+        if isinstance(found, Walked):
+            if found.log_offset >= from_offset and wanted.accepts(found):
+                yield from _seen(log, found)
+        elif found.start >= from_offset:
             yield found
     if log.tail_start is not None and files.size(folder.abort) is None:
         yield Damage(log.end_offset, log.tail_start + 1, f"{log.tail_text}, then other bytes")
+
+
+def _seen(log: LogWalk, walked: Walked) -> Iterator[Seen]:
+    """Return all of a record, or nothing when a live broker has removed its file meanwhile."""
+    data = log.log.read(walked.log_offset, walked.size)
+    with suppress(CorruptRecord):
+        yield Seen(*decode_record(data, base_offset=walked.log_offset))
 
 
 def describe(seen: Seen, *, is_body_wanted: bool = False) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from orbitmq.core import Walked
 from orbitmq.core.state import ENTRY
 from orbitmq.store.consume_queue import HOLE_SIZE, QueueFiles
 from orbitmq.store.layout import can_hold_queue
-from orbitmq.store.scan import LogFiles
+from orbitmq.store.log_source import LogFiles
 from orbitmq.store.topic_removal import Removed
 from orbitmq.wire.sysflag import enters_queue
 

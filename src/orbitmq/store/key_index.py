@@ -49,6 +49,42 @@ STEPS_MAX = 1_000_000
 """A look-up ends after so many entries: one that shares its slot with a key of millions."""
 
 
+class KeyQuery(NamedTuple):
+    """Which messages to look for: topic and key, and the store times between which they lie."""
+
+    topic: str
+    key: str
+    begin_ms: int
+    end_ms: int
+    count_max: int
+
+
+class _Search:
+    """One look-up while it goes from file to file."""
+
+    def __init__(self, query: KeyQuery) -> None:
+        self._query = query
+        self._key_hash = index_hash(f"{query.topic}#{query.key}")
+        self._steps_left = STEPS_MAX
+        self.found: dict[int, None] = {}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether enough was found, or too much was looked at."""
+        return len(self.found) >= self._query.count_max or self._steps_left <= 0
+
+    def follow(self, file: IndexFile) -> None:
+        """Find what one file has."""
+        query = self._query
+        for entry in file.chain(self._key_hash % file.shape.slot_count):
+            time_ms = file.header.begin_ms + 1000 * entry.age_s
+            self._steps_left -= 1
+            if self.is_over or time_ms + 999 < query.begin_ms:
+                break
+            if entry.key_hash == self._key_hash and time_ms <= query.end_ms:
+                self.found[entry.log_offset] = None
+
+
 class IndexState(NamedTuple):
     """What a mark keeps of the index; an empty name: there is no entry at all."""
 
@@ -318,42 +354,21 @@ class KeyIndex:
 
     # --- Looking up ---
 
-    def lookup(self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
-        """Return log offsets of records with this key, newest first.
+    def lookup(self, query: KeyQuery) -> list[int]:
+        """Return log offsets of records with a key, newest first.
 
         Keys of equal hash are among them: compare. Times are kept in seconds: a record stored up
         to a second before `begin_ms` may be among them.
         """
-        key_hash = index_hash(f"{topic}#{key}")
-        found: dict[int, None] = {}
-        steps = STEPS_MAX
+        search = _Search(query)
         for file in reversed(self._index_files):
             header = file.header
-            if header.begin_ms <= end_ms and begin_ms <= max(header.begin_ms, header.end_ms):
-                steps = self._follow(file, key_hash, (begin_ms, end_ms), found, (count_max, steps))
-            if len(found) >= count_max or steps <= 0 or header.begin_ms < begin_ms:
+            is_inside = header.begin_ms <= query.end_ms
+            if is_inside and query.begin_ms <= max(header.begin_ms, header.end_ms):
+                search.follow(file)
+            if search.is_over or header.begin_ms < query.begin_ms:
                 break
-        return list(found)
-
-    def _follow(
-        self,
-        file: IndexFile,
-        key_hash: int,
-        range_ms: tuple[int, int],
-        found: dict[int, None],
-        limits: tuple[int, int],
-    ) -> int:
-        """Add what one file has to `found`; return how many steps are left."""
-        begin_ms, end_ms = range_ms
-        count_max, steps = limits
-        for entry in file.chain(key_hash % self._shape.slot_count):
-            time_ms = file.header.begin_ms + 1000 * entry.age_s
-            steps -= 1
-            if steps <= 0 or time_ms + 999 < begin_ms or len(found) >= count_max:
-                break
-            if entry.key_hash == key_hash and time_ms <= end_ms:
-                found[entry.log_offset] = None
-        return steps
+        return list(search.found)
 
     # --- Coming back ---
 
@@ -366,13 +381,12 @@ class KeyIndex:
         if self._index_files:
             self.end_offset, self._last_hashes = tail_hashes(self._index_files)
 
-    def restore(self, state: tuple[str, int, int, int, int]) -> None:
+    def restore(self, mark: IndexState) -> None:
         """Go back to a mark: later files are removed, and so are entries behind it.
 
         When `bad_files` is not empty afterwards the index does not hold what the mark says.
         """
         self._reset()
-        mark = IndexState(*state)
         paths = self._paths()
         self._remove([path for path in paths if path.name > mark.index_name])
         if not mark.index_name:
@@ -480,15 +494,14 @@ class KeyIndex:
         self._index_files = tuple(file for file in self._index_files if file.path not in gone)
 
 
-def find_waiting(
-    messages: list[Keyed], topic: str, key: str, range_ms: tuple[int, int]
-) -> list[int]:
+def find_waiting(messages: list[Keyed], query: KeyQuery) -> list[int]:
     """Return the log offsets, newest first, of messages that wait to be filed under this key."""
-    begin_ms, end_ms = range_ms
     return [
         log_offset
-        for own_topic, log_offset, store_ms, text in reversed(messages)
-        if own_topic == topic and begin_ms <= store_ms <= end_ms and key in waiting_keys(text)
+        for topic, log_offset, store_ms, text in reversed(messages)
+        if topic == query.topic
+        and query.begin_ms <= store_ms <= query.end_ms
+        and query.key in waiting_keys(text)
     ]
 
 

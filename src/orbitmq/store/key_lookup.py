@@ -5,19 +5,8 @@ Rule: what waits is frozen on the loop; filed meanwhile it is found twice, and g
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
-from orbitmq.store.key_index import KeyIndex, find_waiting
-
-
-class KeyQuery(NamedTuple):
-    """Which messages to look for: topic and key, and the store times between which they lie."""
-
-    topic: str
-    key: str
-    begin_ms: int
-    end_ms: int
-    count_max: int
+from orbitmq.store.key_index import KeyIndex, KeyQuery, find_waiting
 
 
 def prepare_lookup(
@@ -25,11 +14,10 @@ def prepare_lookup(
 ) -> Callable[[], list[int]]:
     """Return the function that finds log offsets below `visible_offset`, newest first."""
     index.drain_some()
-    waiting, times = index.waiting(), (query.begin_ms, query.end_ms)
+    waiting = index.waiting()
 
     def find() -> list[int]:
-        found = find_waiting(waiting, query.topic, query.key, times)
-        found += index.lookup(*query)
+        found = [*find_waiting(waiting, query), *index.lookup(query)]
         unique = dict.fromkeys(found)
         return [at for at in unique if at < visible_offset][: query.count_max]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from orbitmq.errors import ReadFailed
 from orbitmq.store.findings import Aside, Finding, FindingKind
-from orbitmq.store.scan import PIECE_SIZE, LogFiles
+from orbitmq.store.log_source import PIECE_SIZE, LogFiles
 from orbitmq.wire.record import BLANK_MAGIC, BLANK_SIZE, MAGIC_V1, MAGIC_V2, PREFIX, encode_blank
 from orbitmq.world.files import Files
 

@@ -6,19 +6,16 @@ In: a log offset. Out: bytes or records from there on, never past what may be se
 Rules:
 1. The hot part is given as views of mapped files. The rest is read by path: call it from a thread
    when it may be far behind.
-2. Damage inside the log is passed over, as recovery passes over it.
+2. Damage inside the log is passed over, as recovery passes over it (record_search.py).
 """
 
-from orbitmq.core import LogTail, Walked, record_at
-from orbitmq.store.bad_record import Footing, ViewGround, step_over
+from orbitmq.core import LogTail, Walked, walk_records
 from orbitmq.store.log_folders import LogFolders
-from orbitmq.store.scan import next_record
-from orbitmq.wire.record import BLANK_MAGIC, PREFIX, RECORD_SIZE_MAX
+from orbitmq.store.log_source import LogFiles, claimed_size
+from orbitmq.store.record_search import resumes_at
 from orbitmq.world.files import Files
 
 READ_BYTES_MAX = 1_048_576
-SEARCH_BYTES_MAX = 2 * RECORD_SIZE_MAX
-"""How much is looked at together for the next whole record: twice what one can take."""
 
 
 class LogReader:
@@ -49,40 +46,20 @@ class LogReader:
         When it gives none and the offset has not moved, there is nothing more to see.
         """
         data = self.raw(log_offset, bytes_max)
-        found: list[Walked] = []
-        position = 0
-        while (record := record_at(data, position, log_offset)) is not None:
-            found.append(record)
-            position += record.size
-        at = log_offset + position
+        found = list(walk_records(data, 0, log_offset))
         if found:
-            return found, at
-        if len(data) < PREFIX.size:
-            return found, self._behind_missing_file(log_offset) if not data else at
-        size, magic = PREFIX.unpack_from(data)
-        if magic == BLANK_MAGIC:
-            return found, self._next_file(log_offset)
-        if len(data) == bytes_max < SEARCH_BYTES_MAX:  # may be the beginning of a long record
-            return self.records(log_offset, max(bytes_max * 4, min(size, SEARCH_BYTES_MAX)))
-        return found, self._behind_damage(data, log_offset)
-
-    def _next_file(self, log_offset: int) -> int:
-        file_size = self._tail.file_size
-        return (log_offset // file_size + 1) * file_size
-
-    def _behind_missing_file(self, log_offset: int) -> int:
-        """The file is gone: its bytes may be seen, but nobody has them."""
-        return min(self._next_file(log_offset), max(log_offset, self._tail.visible_offset))
-
-    def _behind_damage(self, data: memoryview, log_offset: int) -> int:
-        landing = step_over(ViewGround(data, log_offset, self._tail.file_size), log_offset)
-        if landing.footing is Footing.SOUND:
-            return landing.log_offset
-        if landing.footing is Footing.LOST:
-            following = next_record(data, landing.log_offset - log_offset, log_offset)
-            if following is not None:
-                return log_offset + following
-        if len(data) >= SEARCH_BYTES_MAX:
-            return log_offset + len(data) - RECORD_SIZE_MAX
-        is_rest_of_file = (log_offset + len(data)) % self._tail.file_size == 0
-        return self._next_file(log_offset) if is_rest_of_file else log_offset + len(data)
+            return found, found[-1].log_offset + found[-1].size
+        file_size, visible = self._tail.file_size, self._tail.visible_offset
+        if log_offset >= visible:
+            return found, log_offset
+        numbers = [start // file_size for start in self._folders.starts()]
+        log = LogFiles(self._files, self._folders, file_size, numbers)
+        file_end = log.file_end(log_offset)
+        size = claimed_size(data, file_end - log_offset)
+        if len(data) == bytes_max < size:
+            return self.records(log_offset, size)
+        if not data or log.is_filled(log_offset):  # where the file is gone, nobody has its bytes
+            return found, min(file_end, visible)
+        later = [each * file_size for each in numbers if each * file_size > log_offset]
+        following = resumes_at(log, log_offset, later)
+        return found, visible if following is None else min(following, visible)

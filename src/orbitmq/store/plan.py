@@ -2,32 +2,30 @@
 
 In: the log's files, the checkpoint, the boot id, whether the stop was clean. Out: a Plan.
 
-Rules:
-1. With marks of ours: at the written mark while the machine is the one that wrote it, else at the
-   synced one. When the two are near each other at the synced one in any case: then entries whose
-   sync failed are written again as well.
-2. Without (the original's folder), after a clean stop: at the third file from the end. After a cut
-   one: at the newest file whose first record is older, by its store time, than what the stamps say
-   is on the disk.
-3. Never by the clock alone: the first record of the chosen file must have its queue entry, which
-   the original writes in log order. Otherwise an earlier file is taken.
-4. Without a checkpoint: at the first file.
+There are two courses: to go on from a place up to which queues and index are proven to be complete,
+or to read the whole log. Rules:
+1. Our marks prove it: the written mark while the machine is the one that wrote it, else the synced
+   one. When the two are near each other the synced one in any case: then entries whose sync failed
+   are written again as well.
+2. Without marks (the original's folder) a clean stop proves it: the third file from the end, as the
+   original does, if its first record has its queue entry; otherwise an earlier file.
+3. Everything else is read from the first file on. No clock is believed: the original compares store
+   times with the stamps of its checkpoint.
 """
 
+from itertools import islice
 from typing import NamedTuple
 
 from orbitmq.core import Walked
 from orbitmq.core.state import ENTRY
-from orbitmq.store.checkpoint import Checkpoint, Mark, Stamps
+from orbitmq.store.checkpoint import Checkpoint, Mark
 from orbitmq.store.consume_queue import QueueFiles
 from orbitmq.store.layout import can_hold_queue
-from orbitmq.store.scan import LogFiles, walk_file
+from orbitmq.store.log_source import LogFiles, walk_file
 from orbitmq.wire.sysflag import enters_queue
 from orbitmq.world.machine import UNKNOWN_BOOT
 
 NEAR_BYTES = 32 << 20
-STAMP_SLACK_MS = 3_000
-"""By so much the original distrusts its own stamps."""
 CLEAN_FILE_COUNT = 3
 _LOOK_COUNT_MAX = 64
 
@@ -59,8 +57,7 @@ def choose_plan(
         plan = _by_marks(log, checkpoint, boot_id)
         if plan is not None:
             return plan
-    stamps = checkpoint.stamps if checkpoint is not None else None
-    start = _by_stamps(log, queue_files, stamps, is_clean=is_clean)
+    start = _by_entries(log, queue_files) if is_clean else log.first_offset
     return Plan(start, log.first_offset, is_prefix_only=False, mark=None, unsynced_from=start)
 
 
@@ -80,34 +77,20 @@ def _by_marks(log: LogFiles, checkpoint: Checkpoint, boot_id: bytes) -> Plan | N
     return Plan(start, floor, not is_same_boot, mark, max(unsynced_from, log.first_offset))
 
 
-def _by_stamps(
-    log: LogFiles, queue_files: QueueFiles, stamps: Stamps | None, *, is_clean: bool
-) -> int:
-    if is_clean:
-        candidates, before_ms = log.numbers[: max(1, len(log.numbers) - CLEAN_FILE_COUNT + 1)], None
-    elif stamps is not None:
-        candidates, before_ms = log.numbers, min(stamps[:2]) - STAMP_SLACK_MS
-    else:
-        return log.first_offset
-    for number in reversed(candidates):
+def _by_entries(log: LogFiles, queue_files: QueueFiles) -> int:
+    """Return the newest start of a file that the original's clean stop and its queues prove."""
+    for number in reversed(log.numbers[: 1 - CLEAN_FILE_COUNT]):
         start = number * log.file_size
-        if _is_followed(log, queue_files, start, before_ms):
+        if _is_followed(log, queue_files, start):
             return start
     return log.first_offset
 
 
-def _is_followed(log: LogFiles, queue_files: QueueFiles, start: int, before_ms: int | None) -> bool:
-    """Whether the records before this file surely have their queue entries."""
-    is_first = True
-    for count, walked in enumerate(walk_file(log, start)):
-        if is_first and before_ms is not None and not 0 < walked.store_ms <= before_ms:
-            return False
-        is_first = False
-        if enters_queue(walked.sys_flag):
-            return _has_entry(queue_files, walked)
-        if count >= _LOOK_COUNT_MAX:
-            break
-    return False
+def _is_followed(log: LogFiles, queue_files: QueueFiles, start: int) -> bool:
+    """Whether the first record of this file that enters a queue has its entry there."""
+    first = islice(walk_file(log, start), _LOOK_COUNT_MAX)
+    walked = next((each for each in first if enters_queue(each.sys_flag)), None)
+    return walked is not None and _has_entry(queue_files, walked)
 
 
 def _has_entry(queue_files: QueueFiles, walked: Walked) -> bool:

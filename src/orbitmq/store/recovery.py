@@ -28,15 +28,16 @@ from orbitmq.store.consume_queue import Bounds, Extent, QueueFiles
 from orbitmq.store.entry_proof import EntryProof
 from orbitmq.store.findings import Aside, Finding, FindingKind
 from orbitmq.store.index_shape import is_index_name
-from orbitmq.store.key_index import KeyIndex
+from orbitmq.store.key_index import IndexState, KeyIndex
 from orbitmq.store.layout import Folder
 from orbitmq.store.log_end import fill_missing, tidy_end, write_again
 from orbitmq.store.log_folders import LogFolders
+from orbitmq.store.log_source import Gap, LogFiles
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.plan import Plan, choose_plan
 from orbitmq.store.queue_survey import QueueSurvey
 from orbitmq.store.replay import Disagreement, QueueKey, Replay
-from orbitmq.store.scan import Gap, LogFiles, Scan
+from orbitmq.store.scan import Scan
 from orbitmq.store.survey import Survey
 from orbitmq.store.topic_removal import OldLives, Removed
 from orbitmq.wire.sysflag import enters_queue
@@ -365,7 +366,7 @@ class _Recovery:
         """Let the index stand where the plan begins; give where to begin for its sake."""
         index, start = self._parts.index, plan.start
         if plan.mark is not None:
-            index.restore(plan.mark[3:])
+            index.restore(IndexState(*plan.mark[3:]))
         else:
             index.load()
             known = max(index.end_offset, self._log.first_offset)

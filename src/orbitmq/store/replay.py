@@ -25,8 +25,8 @@ from orbitmq.store.consume_queue import HOLE_SIZE, Extent, QueueFiles
 from orbitmq.store.follow import entry_code, in_queues
 from orbitmq.store.key_index import KeyIndex
 from orbitmq.store.layout import can_hold_queue
+from orbitmq.store.log_source import Gap
 from orbitmq.store.queue_ext import ADDRESS_MAX
-from orbitmq.store.scan import Gap
 from orbitmq.wire.light_queues import is_light
 from orbitmq.wire.record import RECORD_SIZE_MIN
 

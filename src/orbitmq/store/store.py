@@ -25,8 +25,8 @@ from orbitmq.store.checkpoint import Mark
 from orbitmq.store.cleaning import Cleaner, CleanerOutside, CleanerParts
 from orbitmq.store.commit_log import CommitLog
 from orbitmq.store.flush import FlushJob, FlushTargets, LogSync
-from orbitmq.store.key_index import IndexState
-from orbitmq.store.key_lookup import KeyQuery, prepare_lookup
+from orbitmq.store.key_index import IndexState, KeyQuery
+from orbitmq.store.key_lookup import prepare_lookup
 from orbitmq.store.log_reader import LogReader
 from orbitmq.store.opening import Outside, Progress, open_folder
 from orbitmq.store.options import StoreOptions

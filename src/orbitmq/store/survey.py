@@ -28,9 +28,10 @@ from orbitmq.store.consume_queue import file_size_in
 from orbitmq.store.findings import Aside, Finding, FindingKind
 from orbitmq.store.layout import Folder, file_name
 from orbitmq.store.log_folders import LogFolders
+from orbitmq.store.log_source import Gap, LogFiles
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.places import is_unfinished
-from orbitmq.store.scan import Gap, LogFiles, Scan
+from orbitmq.store.scan import Scan
 from orbitmq.wire.record import BLANK_SIZE, RECORD_SIZE_MIN
 from orbitmq.world.files import Files
 
@@ -72,7 +73,7 @@ def survey(
             _set_aside(path, aside, findings, f"its name is no multiple of {file_size}")
             continue
         if size != file_size:
-            _give_size(files, path, (size, file_size), aside, findings)
+            _give_size(files, path, size, file_size, aside, findings)
         numbers.append(int(path.name) // file_size)
     _name_missing(log_folders, numbers, file_size, findings)
     return Survey(file_size, _queue_file_size(files, folder, options, known), numbers, findings)
@@ -120,8 +121,10 @@ def _log_file_size(
     if len(sizes) > 1:
         return best if counts[best] > 1 else _spacing(sizes, best)
     (start,) = _starts(sizes)
-    is_cut = best != setting and not _is_whole_file(files, log_folders, start, (best, setting))
-    return setting if is_cut and start % setting == 0 else best
+    if best == setting or start % setting:
+        return best
+    log = LogFiles(files, log_folders, best, [start // best])
+    return best if start % best == 0 and _is_whole_file(log, setting) else setting
 
 
 def _starts(sizes: dict[Path, int]) -> list[int]:
@@ -140,22 +143,16 @@ def _spacing(sizes: dict[Path, int], size: int) -> int:
     return step if _multiples(sizes, step) == len(sizes) else size
 
 
-def _is_whole_file(
-    files: Files, log_folders: LogFolders, start: int, sizes: tuple[int, int]
-) -> bool:
+def _is_whole_file(log: LogFiles, setting: int) -> bool:
     """Whether a lone file of an unusual size is as long as files of this log are.
 
     Then it ends as files end, with zeros or a blank record, whatever damage lies before that. And
     when it has records behind the size that is set, it was not written with that size.
     """
-    size, setting = sizes
-    if start % size:
-        return False
-    log = LogFiles(files, log_folders, size, [start // size])
     scan, last_end = _scanned(log)
-    left = start + size - scan.end_offset
+    left = log.files_end - scan.end_offset
     is_ended = not left or (left >= BLANK_SIZE and log.is_free(scan.end_offset))
-    return is_ended or last_end > start + setting
+    return is_ended or last_end > log.first_offset + setting
 
 
 def _is_credible(files: Files, log_folders: LogFolders, sizes: dict[Path, int], size: int) -> bool:
@@ -182,9 +179,8 @@ def _scanned(log: LogFiles) -> tuple[Scan, int]:
 
 
 def _give_size(
-    files: Files, path: Path, sizes: tuple[int, int], aside: Aside, findings: list[Finding]
+    files: Files, path: Path, present: int, wanted: int, aside: Aside, findings: list[Finding]
 ) -> None:
-    present, wanted = sizes
     if present:  # an empty one is what a crash leaves between making a file and giving it a length
         copy = aside.copy(path)
         done = "lengthened with zeros" if present < wanted else "cut"

@@ -124,6 +124,7 @@ _BODY_SIZE = struct.Struct(">" + FIELD["body_size"].code)
 _TOPIC_SIZES = {magic: struct.Struct(">" + code) for magic, code in TOPIC_SIZE_CODES.items()}
 _TOPIC_SIZES_MAX = {magic: (1 << (size.size * 8 - 1)) - 1 for magic, size in _TOPIC_SIZES.items()}
 _PROPERTIES_SIZE = struct.Struct(">" + PROPERTIES_SIZE_CODE)
+HEAD_SIZE_MAX = LAYOUTS[-1].head.size
 RECORD_SIZE_MIN = LAYOUTS[0].head.size + _TOPIC_SIZES[MAGIC_V1].size + _PROPERTIES_SIZE.size
 
 
@@ -302,15 +303,23 @@ def log_offset_of(data: Bytes) -> int:
     return FIELD["log_offset"].of(data)
 
 
+def body_place(data: Bytes, start: int = 0) -> tuple[int, int]:
+    """Return where the body of the record at `start` begins and ends, by its own fields.
+
+    Nothing is checked; HEAD_SIZE_MAX bytes must be there.
+    """
+    body_start = start + layout_of(FIELD["sys_flag"].of(data, start)).head.size
+    (body_size,) = _BODY_SIZE.unpack_from(data, body_start - _BODY_SIZE.size)
+    return body_start, body_start + int(body_size)
+
+
 def properties_of(data: Bytes) -> bytes:
     """Return the properties of one whole record as stored; nothing is checked.
 
     For filters, which look at many records that were checked when they were written or read.
     """
-    body_start = layout_of(FIELD["sys_flag"].of(data)).head.size
-    (body_size,) = _BODY_SIZE.unpack_from(data, body_start - _BODY_SIZE.size)
+    _, body_end = body_place(data)
     topic_size_code = _TOPIC_SIZES[FIELD["magic"].of(data)]
-    body_end = body_start + body_size
     (topic_size,) = topic_size_code.unpack_from(data, body_end)
     start = body_end + topic_size_code.size + topic_size + _PROPERTIES_SIZE.size
     return bytes(data[start:])
