@@ -93,7 +93,11 @@ def _arguments(method: Callable[..., Any], wrong: str, value: object) -> dict[st
     if "messages" in hints:
         given = {"messages": [aio.Message(TOPIC, b"x")]} | given
     for name, parameter in list(inspect.signature(method).parameters.items())[1:]:
-        if name not in given and parameter.default is parameter.empty and name in hints:
+        if (
+            name not in (*given, "options")
+            and parameter.default is parameter.empty
+            and name in hints
+        ):
             given[name] = next((RIGHT[kind] for kind in RIGHT if hints[name] is kind), {})
     return given
 
