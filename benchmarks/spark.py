@@ -216,7 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plan = QUICK if options.quick else Plan(row_count=options.rows)
     try:
         with tempfile.TemporaryDirectory(prefix="orbitmq-bench-") as name:
-            spark = session("bench", settings={"spark.driver.memory": "1g"})
+            spark = session("bench", uses_internals=True, settings={"spark.driver.memory": "1g"})
             report = measure(spark, Path(name), plan)
             spark.stop()
         print(to_text(tables(report)), end="")

@@ -15,9 +15,9 @@ from pyspark.sql.types import StructType
 
 from orbitmq.arrow.decode import BatchDecoder
 from orbitmq.arrow.starts import walk
+from orbitmq.spark.internals import shorten_rest
 from orbitmq.spark.log_reading import BATCH_BYTES, BATCH_ROWS
 from orbitmq.spark.rows import arrow_schema_of, schema_ddl
-from orbitmq.spark.worker_rest import shorten_rest
 from orbitmq.world.mapped import mapped
 
 TASK_ROWS = 55_000

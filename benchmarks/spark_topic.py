@@ -61,7 +61,7 @@ def with_spark(server: Server, row_count: int) -> None:
     from benchmarks.spark_rows import FOUR, jvm_pid
     from orbitmq.spark.session import session
 
-    spark = session("topic", cores=2)
+    spark = session("topic", cores=2, uses_internals=True)
     cpu = {"Spark": cpu_of(jvm_pid(spark)), "broker": cpu_of(server.pids[0])}
     for name, schema in (("all columns", ""), ("four columns", FOUR)):
         source = spark.read.format("rocketmq").option("namesrvAddr", server.namesrv)

@@ -48,6 +48,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "tests",
         cores=2,
         is_quick_start=True,
+        uses_internals=True,
         settings={
             "spark.master": "local[2,3]",
             "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",

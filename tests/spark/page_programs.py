@@ -15,7 +15,9 @@ from orbitmq.spark import session
 
 def main(names: list[str]) -> None:
     """Run programs; the first failure ends it."""
-    session(cores=2, is_quick_start=True, settings={"spark.driver.memory": "768m"})
+    session(
+        cores=2, is_quick_start=True, uses_internals=True, settings={"spark.driver.memory": "768m"}
+    )
     for name in names:
         print(f"--- {name}", flush=True)
         sys.argv = [name, *_arguments(name)]

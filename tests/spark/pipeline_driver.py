@@ -63,6 +63,7 @@ def _session(folder: Path, master: str) -> SparkSession:
         "t16",
         cores=2,
         is_quick_start=master == LOCAL,
+        uses_internals=True,
         settings={
             **settings,
             "spark.master": master,

@@ -3,6 +3,7 @@
 What would need another process with another environment runs in one, but none of them starts Java.
 """
 
+import inspect
 import os
 import subprocess
 import sys
@@ -16,8 +17,14 @@ from pyspark.sql import SparkSession
 import orbitmq.spark
 from orbitmq.errors import SettingError
 from orbitmq.spark import make_archive, quick_start
-from orbitmq.spark.compiled_home import compiled_home
-from orbitmq.spark.session import LOCAL_SETTINGS, _local_settings, _with_quick_start, session
+from orbitmq.spark.internals import MARK, UNCHECKED_ACCESS, compiled_home, used_by
+from orbitmq.spark.session import (
+    JAVA_OPTIONS,
+    LOCAL_SETTINGS,
+    _local_settings,
+    _with_quick_start,
+    session,
+)
 from tests.world.test_java import put_java
 
 LIMIT_S = 120
@@ -145,6 +152,18 @@ def test_a_cache_that_cannot_be_written_starts_spark_as_ever(
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache / "file"))
     with compiled_home(LOCAL):
         assert "SPARK_HOME" not in os.environ
+
+
+def test_nothing_that_spark_does_not_promise_is_a_default() -> None:
+    assert UNCHECKED_ACCESS not in LOCAL_SETTINGS[JAVA_OPTIONS]
+    assert not inspect.signature(session).parameters["uses_internals"].default
+
+
+def test_processes_learn_of_internals_while_java_starts(cache: Path) -> None:
+    with used_by(LOCAL):
+        assert os.environ[MARK]
+        assert Path(os.environ["SPARK_HOME"]).is_relative_to(cache)
+    assert MARK not in os.environ
 
 
 def test_a_running_session_is_given_as_it_is(spark: SparkSession) -> None:

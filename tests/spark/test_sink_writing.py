@@ -9,9 +9,9 @@ import pytest
 from orbitmq import Message, Producer
 from orbitmq.errors import LocalProtocolError, MQError
 from orbitmq.spark import sink_writing
+from orbitmq.spark.internals import shorten_rest
 from orbitmq.spark.sink_keys import TaskKey
 from orbitmq.spark.sink_sending import SinkFailed
-from orbitmq.spark.worker_rest import shorten_rest
 from orbitmq.testing import EmbeddedBroker
 from tests.spark.sinking import bodies, plan, run_task, stored
 

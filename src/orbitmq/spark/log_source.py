@@ -16,13 +16,13 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from orbitmq.spark.internals import shorten_rest
 from orbitmq.spark.log_files import find_log
 from orbitmq.spark.log_options import FORMAT, LogOptions, log_options
 from orbitmq.spark.log_planning import LogPartition, planned, whole_span
 from orbitmq.spark.log_rows import log_arrow_schema, log_schema_ddl
 from orbitmq.spark.log_stream import LogStreamReader
 from orbitmq.spark.options import warn_of_streams_options
-from orbitmq.spark.worker_rest import shorten_rest
 from orbitmq.world.files import SystemFiles
 
 

@@ -37,6 +37,7 @@ def make_archive(target: Path) -> None:
         spark = session(
             "archive",
             cores=1,
+            uses_internals=True,
             settings={
                 JAVA_OPTIONS: f"{PLAIN_OPTIONS} {SILENT} -XX:ArchiveClassesAtExit={made}"
                 f" -Dderby.system.home={folder}",

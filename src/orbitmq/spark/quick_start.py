@@ -35,6 +35,6 @@ def archive_path() -> Path | None:
     java, spark = find_java(), importlib.util.find_spec("pyspark")
     if java is None or spark is None or spark.origin is None:
         return None
-    # Java refuses an archive whose jars lay elsewhere (compiled_home.py), or of another version.
+    # Java refuses an archive whose jars lay elsewhere (compiled_home), or of another version.
     facts = f"{java.path.resolve()} {java.version} {spark.origin} linked"
     return cached("spark", facts).with_suffix(".jsa")

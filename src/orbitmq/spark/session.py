@@ -14,11 +14,12 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from orbitmq.errors import MissingExtra, MissingProgram, SettingError
-from orbitmq.spark.compiled_home import compiled_home
+from orbitmq.spark.internals import UNCHECKED_ACCESS, compiled_home, used_by
 from orbitmq.spark.quick_start import archive_path, java_options
 from orbitmq.world.java import find_java
 from orbitmq.world.machine import core_count
@@ -41,7 +42,7 @@ SHARED_SETTINGS = {
 
 LOCAL_SETTINGS = {
     **SHARED_SETTINGS,
-    JAVA_OPTIONS: "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true",
+    JAVA_OPTIONS: "-XX:+UseParallelGC",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.sql.streaming.checkpointFileManagerClass": (
@@ -72,12 +73,14 @@ def session(
     cores: int | None = None,
     settings: Mapping[str, str] | None = None,
     is_quick_start: bool = False,
+    uses_internals: bool = False,
 ) -> "SparkSession":
     """Return a Spark session that is tuned for messages and knows our formats.
 
     `cores` are all of the machine if not given; `settings` are Spark's own and win. With
-    `is_quick_start` Java starts in a third of the time and runs slower: for tests. Under
-    spark-submit it is the submitted session, and only `settings` change it.
+    `is_quick_start` Java starts in a third of the time and runs slower: for tests. With
+    `uses_internals` a local session is quicker by ways that Spark does not promise: see the guide.
+    Under spark-submit it is the submitted session, and only `settings` change it.
 
     Raises MissingExtra without PySpark, MissingProgram without Java or with one that is too old,
     SettingError for a number of cores below 1.
@@ -91,8 +94,16 @@ def session(
             _ensure_java()
             if is_quick_start:
                 given = _with_quick_start(given)
-            chosen = {**_local_settings(cores), **given}
-            with compiled_home(chosen):
+            ours = _local_settings(cores)
+            if uses_internals:
+                ours[JAVA_OPTIONS] += f" {UNCHECKED_ACCESS}"
+            chosen = {**ours, **given}
+            start: AbstractContextManager[None] = nullcontext()
+            if uses_internals:
+                start = used_by(chosen)
+            elif is_quick_start:  # its archive was made with that home
+                start = compiled_home(chosen)
+            with start:
                 spark = _started(app_name, chosen)
     register_formats(spark)
     return spark

@@ -28,6 +28,7 @@ from pyspark.sql.types import StructType
 
 from orbitmq.errors import SettingError
 from orbitmq.spark.cluster import Cluster, cluster_of
+from orbitmq.spark.internals import shorten_rest
 from orbitmq.spark.queue_words import told_of
 from orbitmq.spark.sink_bounds import Bounds, earliest_ms, keep_ends
 from orbitmq.spark.sink_earlier import Earlier
@@ -38,7 +39,6 @@ from orbitmq.spark.sink_patience import patiently
 from orbitmq.spark.sink_requests import Requests
 from orbitmq.spark.sink_schema import check_schema
 from orbitmq.spark.sink_sending import Outbox, SinkFailed, publish_queues
-from orbitmq.spark.worker_rest import shorten_rest
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.world.clock import SystemClock
 from orbitmq.world.machine import keep_freed_memory

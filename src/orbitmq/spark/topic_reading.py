@@ -24,11 +24,11 @@ from orbitmq.arrow.starts import walk
 from orbitmq.errors import RemoteProtocolError
 from orbitmq.spark.cluster import Cluster, QueueFailed, cluster_of
 from orbitmq.spark.data_loss import lost, told_gap
+from orbitmq.spark.internals import shorten_rest
 from orbitmq.spark.topic_gone import may_be_gone, without_gone
 from orbitmq.spark.topic_options import TopicOptions
 from orbitmq.spark.topic_planning import Range
 from orbitmq.spark.topic_pulls import Piece, QueuePulls
-from orbitmq.spark.worker_rest import shorten_rest
 from orbitmq.wire.record import FIELD
 
 BATCH_ROWS = 4_096

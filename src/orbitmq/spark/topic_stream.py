@@ -12,7 +12,7 @@ Rules:
 5. Offsets that went back, or other messages before them than were read (topic_marks.py), mean that
    a topic was made again: a loss, or a start from its beginning. Ranges of a topic that was deleted
    (topic_gone.py) are a loss, or left out.
-6. A batch of few messages has one task, and its rows are sent along with the plan (`topic_few`).
+6. A small batch has one task; its rows may be sent along with the plan (`topic_small`).
 7. Queues of a checkpoint that the options no longer ask for stay where they are in it, unread and
    not committed: the stream goes on with them there if they are asked for again.
 """
@@ -35,6 +35,7 @@ from pyspark.sql.streaming.datasource import (
 from orbitmq.errors import MQError
 from orbitmq.spark.cluster import QueueFailed, cluster_of
 from orbitmq.spark.data_loss import lost
+from orbitmq.spark.internals import are_used, carrying_class
 from orbitmq.spark.offsets import (
     batch_end,
     marks_in,
@@ -46,7 +47,6 @@ from orbitmq.spark.offsets import (
 from orbitmq.spark.topic_bounds import Bounds
 from orbitmq.spark.topic_choice import is_chosen
 from orbitmq.spark.topic_commits import store_progress
-from orbitmq.spark.topic_few import carrying_class, few_rows, is_few
 from orbitmq.spark.topic_gone import without_gone
 from orbitmq.spark.topic_held import held
 from orbitmq.spark.topic_marks import others, told_others
@@ -55,6 +55,7 @@ from orbitmq.spark.topic_planning import Range, TopicPartition, planned
 from orbitmq.spark.topic_progress import Stream
 from orbitmq.spark.topic_reading import read_ranges
 from orbitmq.spark.topic_samples import record_bytes
+from orbitmq.spark.topic_small import is_small, small_rows
 from orbitmq.spark.topic_start import forget_start, start_of
 
 log = logging.getLogger(__name__)
@@ -137,7 +138,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Plan the tasks of a batch (rule 1); raises DataLoss, MQError."""
         options = self._options
         ranges = self._held(self._still_there(ranges_between(start, end), end))
-        if is_few(ranges, options):
+        if is_small(ranges, options):
             self._carry(ranges)
             return [TopicPartition(ranges)]
         size = record_bytes_in(end) or self._record_bytes(ranges)
@@ -178,8 +179,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _carry(self, ranges: list[Range]) -> None:
         """Read the rows of a batch now, and be of Spark's class that sends them (rule 6)."""
-        if CarryingReader is not None:
-            self._carried = few_rows(ranges, self._options, self._schema)
+        if CarryingReader is not None and are_used():
+            self._carried = small_rows(ranges, self._options, self._schema)
             self.__class__ = CarryingReader
 
     # --- progress ---
@@ -219,7 +220,7 @@ def _carrying_reader() -> Any:
 
 
 CarryingReader = _carrying_reader()
-"""What a reader is from the moment it has planned a batch of few rows until Spark has taken them;
+"""What a reader is from the moment it has planned a small batch until Spark has taken them;
 None in a Spark that takes none."""
 
 

@@ -1,17 +1,16 @@
-"""Batches of few messages: their rows are read while they are planned, and travel with the plan.
+"""Small batches: their rows are read while they are planned, and travel with the plan.
 
 In: the ranges of a micro-batch. Out: its rows, or None: then a task reads them as ever.
 
 Why: a task of Python's takes Spark longer than all else does for a few rows. Spark takes rows along
 with the plan from readers of its own only, those of SimpleDataSourceStreamReader; `topic_stream`
-is one of them for the length of that call.
+is one of them for the length of that call, in sessions that ask for it (`internals`).
 
 Rules:
-1. Few are ROWS_MAX offsets with BATCH_BYTES of messages at most. Where options size tasks, they do.
+1. Small are ROWS_MAX offsets with BATCH_BYTES of messages at most, and no option sizes tasks.
 2. What cannot be read here is left to the task, which waits, retries and says why it failed.
 """
 
-import importlib
 import logging
 from collections.abc import Collection
 from typing import Any
@@ -26,14 +25,7 @@ log = logging.getLogger(__name__)
 ROWS_MAX = 256
 
 
-def carrying_class() -> type[Any] | None:
-    """Return the class of readers whose rows Spark takes along; None in a Spark that has none."""
-    internal = importlib.import_module("pyspark.sql.datasource_internal")
-    found: type[Any] | None = getattr(internal, "_SimpleStreamReaderWrapper", None)
-    return found
-
-
-def is_few(ranges: Collection[Range], options: TopicOptions) -> bool:
+def is_small(ranges: Collection[Range], options: TopicOptions) -> bool:
     """Whether a batch has few messages, and nobody says how to part it (rule 1)."""
     is_sized = (
         options.min_partitions is not None
@@ -43,7 +35,7 @@ def is_few(ranges: Collection[Range], options: TopicOptions) -> bool:
     return not is_sized and 0 < sum(each.length for each in ranges) <= ROWS_MAX
 
 
-def few_rows(ranges: Collection[Range], options: TopicOptions, schema: Any) -> list[Any] | None:
+def small_rows(ranges: Collection[Range], options: TopicOptions, schema: Any) -> list[Any] | None:
     """Return the rows as Arrow batches; None when a task is to read them (rules 1 and 2)."""
     found: list[Any] = []
     size = 0

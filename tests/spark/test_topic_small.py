@@ -10,12 +10,18 @@ from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from orbitmq.errors import OutcomeUnknown
-from orbitmq.spark import topic_few
+from orbitmq.spark import internals, topic_small
 from orbitmq.spark.topic_stream import TopicStreamReader
 from orbitmq.testing import EmbeddedBroker
 from tests.spark.topics import COLUMNS, make, numbers, options_of, rows_of, send
 
 ALL = ReadAllAvailable()
+
+
+@pytest.fixture(autouse=True)
+def _asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a session that uses internals."""
+    monkeypatch.setenv(internals.MARK, "1")
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +67,21 @@ def test_a_reader_is_an_ordinary_one_again_when_its_rows_are_taken(broker: Embed
     assert reader.reportLatestOffset()
 
 
+def test_a_reader_stays_of_its_class_where_no_session_asked_for_more(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(internals.MARK)
+    send(broker, make(broker, "plain", 2), range(3))
+    reader = stream(broker, "plain")
+    partitions, carried = planned(reader)
+    assert (type(reader), len(partitions), carried) == (TopicStreamReader, 1, None)
+    assert numbers(rows_of(reader, partitions)) == list(range(3))
+
+
 def test_many_rows_have_their_tasks(
     broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_few, "ROWS_MAX", 5)
+    monkeypatch.setattr(topic_small, "ROWS_MAX", 5)
     send(broker, make(broker, "many", 3), range(6))
     partitions, carried = planned(stream(broker, "many"))
     assert (len(partitions), carried) == (3, None)
@@ -79,7 +96,7 @@ def test_tasks_are_as_options_size_them(broker: EmbeddedBroker) -> None:
 def test_few_rows_that_are_large_are_read_by_their_task(
     broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_few, "BATCH_BYTES", 1)
+    monkeypatch.setattr(topic_small, "BATCH_BYTES", 1)
     send(broker, make(broker, "large", 2), range(4))
     reader = stream(broker, "large")
     partitions, carried = planned(reader)
@@ -93,7 +110,7 @@ def test_what_cannot_be_read_for_now_is_left_to_the_task(
     def fail(*_: Any) -> Iterator[Any]:
         raise OutcomeUnknown("the broker is away")
 
-    monkeypatch.setattr(topic_few, "read_ranges", fail)
+    monkeypatch.setattr(topic_small, "read_ranges", fail)
     send(broker, make(broker, "away", 1), range(2))
     with caplog.at_level(logging.INFO):
         partitions, carried = planned(stream(broker, "away"))
