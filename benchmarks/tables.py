@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from benchmarks.aims import aims
 from benchmarks.client_figures import ClientRow, row_of, to_java
 from benchmarks.client_kinds import ASYNCIO, JAVA, PIPELINED, PUSH, UVLOOP
-from benchmarks.loads import FIRST, ONE_EACH, PULL, Figures
+from benchmarks.loads import BATCH, FIRST, ONE_EACH, PULL, SQL, Figures
 from benchmarks.profile import Profile
 from benchmarks.report import Report
 from benchmarks.servers import BARE, NATS, ORIGINAL, OURS, PLAIN, REDIS
@@ -17,7 +17,7 @@ from benchmarks.servers import BARE, NATS, ORIGINAL, OURS, PLAIN, REDIS
 Table = list[tuple[str, ...]]
 Tables = dict[str, Table]
 SERVERS = (BARE, OURS, PLAIN, REDIS, NATS, ORIGINAL)
-README_LOADS = (FIRST.name, ONE_EACH.name, PULL.name)
+README_LOADS = tuple(load.name for load in (FIRST, ONE_EACH, BATCH, PULL, SQL))
 README_CLIENTS = (PIPELINED.name, PUSH.name)
 EMPTY = "-"
 
@@ -76,6 +76,9 @@ def _readme(report: Report) -> Iterator[tuple[str, ...]]:
         ours, original = report.figures(load, OURS), report.figures(load, ORIGINAL)
         if ours and original:
             yield _beside(load, ours.cost_us, original.cost_us)
+    costs = {one.server: one.us_per_message for one in report.deliveries}
+    if {OURS, ORIGINAL} <= set(costs):
+        yield _beside("delivery of a delayed message", costs[OURS], costs[ORIGINAL])
     for kind in README_CLIENTS:
         client, java = (row_of(report.clients, kind, name) for name in (ASYNCIO, JAVA))
         if client and java:
