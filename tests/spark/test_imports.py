@@ -29,7 +29,7 @@ for data, starts in map(laid, kinds):
 
 CHOOSE = """
 import numpy as np
-from orbitmq.spark.log_filter import LogFilter
+from orbitmq.spark.log_reading import LogFilter
 from orbitmq.spark.log_options import log_options
 from tests.arrow.made import laid, plain
 chosen = {"topic": "TopicA", "queues": "1,2", "tags": "TagA", "startingTimestamp": "1700000000005"}

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.spark.log_damage import SEARCH_BYTES, behind_damage, last_not_zero, written_end
-from orbitmq.spark.log_ends import log_end
-from orbitmq.spark.log_files import LogFile
+from orbitmq.spark.log_files import LogFile, log_end
 from orbitmq.wire.record import encode_blank
 from orbitmq.world.files import SystemFiles
 from tests.arrow.made import laid, plain
@@ -50,7 +49,7 @@ def test_a_copy_without_holes_is_planned_without_a_search_of_all_its_zeros(
         looked_at.append(len(view))
 
     monkeypatch.setattr("orbitmq.store.record_search.next_record", next_record)
-    monkeypatch.setattr("orbitmq.spark.log_ends.next_record", next_record)
+    monkeypatch.setattr("orbitmq.spark.log_files.next_record", next_record)
     log_file = LogFile(str(path), 0, path.stat().st_size)
     assert log_end(SystemFiles(), [log_file]) == len(FIRST)
     assert sum(looked_at) <= SEARCH_BYTES

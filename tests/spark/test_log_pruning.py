@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orbitmq.arrow.columns import arrow_schema
-from orbitmq.spark.log_filter import LogFilter
 from orbitmq.spark.log_options import log_options
 from orbitmq.spark.log_planning import LogPartition, LogRange
+from orbitmq.spark.log_reading import LogFilter
 from orbitmq.spark.log_source import LogReader
 from orbitmq.spark.log_times import CLOCK_STEP_MS
 from orbitmq.wire.record import Record

@@ -14,8 +14,7 @@ from orbitmq import Message, Producer
 from orbitmq.arrow.columns import arrow_schema
 from orbitmq.errors import CorruptRecord, SettingError
 from orbitmq.spark.data_loss import DataLoss
-from orbitmq.spark.log_ends import log_end
-from orbitmq.spark.log_files import find_log
+from orbitmq.spark.log_files import find_log, log_end
 from orbitmq.spark.log_options import log_options
 from orbitmq.spark.log_queues import complete_below
 from orbitmq.spark.log_source import LogReader

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from orbitmq.arrow.columns import arrow_schema
 from orbitmq.errors import CorruptRecord, SettingError
-from orbitmq.spark import log_ends, log_stream
+from orbitmq.spark import log_files, log_stream
 from orbitmq.spark.data_loss import DataLoss
 from orbitmq.spark.log_options import log_options
 from orbitmq.spark.log_stream import LogStreamReader
@@ -169,7 +169,7 @@ def test_zeros_that_a_crash_left_are_told_once_there_is_a_record_behind_them(
 def test_more_zeros_than_are_looked_through_are_passed_with_the_next_file(
     made: MadeLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_ends, "LOOK_AHEAD_BYTES", 300)
+    monkeypatch.setattr(log_files, "LOOK_AHEAD_BYTES", 300)
     reader = stream(made.root, onCorruptRecord="skip")
     start = reader.latestOffset(reader.initialOffset(), ALL)
     lost, count = made.end, len(made.starts)

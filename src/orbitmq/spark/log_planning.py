@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
-from orbitmq.spark.log_ends import log_end
-from orbitmq.spark.log_files import Log, LogFile
+from orbitmq.spark.log_files import Log, LogFile, log_end
 from orbitmq.spark.log_options import LogOptions
 from orbitmq.spark.log_queues import complete_below, has_queues
 from orbitmq.spark.log_times import asked_times, files_in_time, part_in_time

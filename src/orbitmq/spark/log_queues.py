@@ -1,39 +1,142 @@
-"""Records of some topics, queues or tags, found through the queue files instead of the whole log.
+"""Queue files of a store folder: which records of a range of the log they name, and whether all.
 
-In: a store folder, topics, queues and tags, and a range of the log. Out: where their records begin.
+In: a store folder, topics, queues and tags, and a range of the log. Out: where records begin.
 
 Rules:
-1. Only entries of the range are read (log_entries.py); those of a span of times, too, as ranges are
-   cut to it before (log_times.py).
+1. Entries of a queue ascend in the log: a range of it is found by halves, without reading them all.
+   Behind the last entry of a file are zeros.
 2. Tag codes are a first filter only, and none where entries hold something else there (times of
    scheduled messages, addresses of extra units): whoever reads compares the tag itself.
-3. Queues are derived from the log and may be behind it. They count for a range only when the
-   checkpoint says that they were on the disk. A folder without the file `abort` was stopped well,
-   or it is a copy that somebody made without it: the checkpoint tells these apart as well.
+3. Queues are derived from the log and may be behind it: they count for a range only when the
+   checkpoint says that they were on the disk.
+4. Entries know every record when each that they name begins where the one before it ends. That is
+   asked where no topic is: one that was removed has records in the log without entries.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orbitmq.arrow.starts import Positions
-from orbitmq.spark.log_ends import last_store_ms
-from orbitmq.spark.log_entries import (
-    Entries,
-    are_possible,
-    entries_of,
-    first_at_or_behind,
-    queues_of,
-    topics_in,
-    written_count,
-)
-from orbitmq.spark.log_files import Log, first_store_ms
+from orbitmq.core import is_end_of_file
+from orbitmq.spark.log_files import Log, first_store_ms, last_store_ms
 from orbitmq.store.checkpoint import read_checkpoint
-from orbitmq.store.layout import Folder
+from orbitmq.store.layout import Folder, is_file_name
 from orbitmq.store.queue_ext import ADDRESS_MAX
 from orbitmq.wire.expression import TagFilter
 from orbitmq.wire.names import SCHEDULE_TOPIC
+from orbitmq.wire.record import RECORD_SIZE_MAX
 from orbitmq.world.files import Files
+from orbitmq.world.mapped import mapped
+
+ENTRY = np.dtype([("log_offset", ">i8"), ("size", ">i4"), ("code", ">i8")])
+Entries = NDArray[Any]
+
+
+def topics_in(files: Files, folder: Folder) -> list[str]:
+    """Return the topics that have queues."""
+    return files.names(folder.queues)
+
+
+def queues_of(
+    files: Files, folder: Folder, topics: Iterable[str], numbers: frozenset[int] = frozenset()
+) -> list[tuple[str, Path]]:
+    """Return the queues of topics, each with its topic; without numbers all of them."""
+    return [
+        (topic, folder.queues / topic / name)
+        for topic in sorted(topics)
+        for name in files.names(folder.queues / topic)
+        if name.isdecimal() and (not numbers or int(name) in numbers)
+    ]
+
+
+def entries_of(files: Files, queue: Path) -> Iterator[Entries]:
+    """Return the entries of each file of a queue, those that were not written as well."""
+    for name in files.names(queue):
+        view = mapped(queue / name) if is_file_name(name) else None
+        if view is not None:
+            whole = len(view) - len(view) % ENTRY.itemsize
+            yield np.frombuffer(view[:whole], dtype=ENTRY)
+
+
+def are_possible(entries: Entries) -> NDArray[np.bool_]:
+    """Say of each entry whether it can be one (rule 2)."""
+    is_possible: NDArray[np.bool_] = (entries["size"] > 0) & (entries["size"] <= RECORD_SIZE_MAX)
+    return is_possible
+
+
+def written_count(entries: Entries) -> int:
+    """Return how many entries of a file were written."""
+    low, high = 0, len(entries)
+    while low < high:
+        middle = (low + high) // 2
+        if entries[middle]["size"] > 0:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def first_at_or_behind(entries: Entries, log_offset: int, count: int) -> int:
+    """Return the first of `count` entries that is not before a log offset, or `count`."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if entries[middle]["log_offset"] < log_offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+class FilePart(NamedTuple):
+    """[begin, end) of the log, in a file whose bytes and first log offset are these."""
+
+    view: memoryview
+    base: int
+    begin: int
+    end: int
+
+
+def knows_all(files: Files, folder: Folder, part: FilePart) -> bool:
+    """Whether the queue files have an entry for every record of a part of the log."""
+    found = [
+        _around(entries, part)
+        for _, queue in queues_of(files, folder, topics_in(files, folder))
+        for entries in entries_of(files, queue)
+    ]
+    entries = np.concatenate(found) if found else np.empty((0, 2), dtype=np.int64)
+    _, places = np.unique(entries[:, 0], return_index=True)
+    return _is_closed(entries[places], part)
+
+
+def _around(entries: Entries, part: FilePart) -> Positions:
+    """Return where the records of the range begin and end, and the one before them."""
+    written = written_count(entries)
+    first = max(first_at_or_behind(entries, part.begin, written) - 1, 0)
+    found = entries[first : first_at_or_behind(entries, part.end, written)]
+    found = found[are_possible(found) & (found["log_offset"] >= part.base)]
+    begins = found["log_offset"].astype(np.int64)
+    return np.stack((begins, begins + found["size"]), axis=1)
+
+
+def _is_closed(records: Positions, part: FilePart) -> bool:
+    begins, ends = records[:, 0], records[:, 1]
+    first = max(int(np.searchsorted(begins, part.begin)) - 1, 0)
+    if part.begin == part.base:
+        expected = part.base
+    elif len(begins) and begins[first] < part.begin:
+        expected = int(begins[first])
+    else:
+        return False
+    reached = np.concatenate(([expected], ends[first:]))
+    is_joined = bool((begins[first:] == reached[:-1]).all())
+    last = int(reached[-1])
+    return is_joined and (last >= part.end or is_end_of_file(part.view, last - part.base))
+
 
 EVERYTHING = 1 << 63
 STAMP_MARGIN_MS = 3_000

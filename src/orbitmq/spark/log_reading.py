@@ -1,4 +1,4 @@
-"""Reading one range of a log: its records as Arrow batches, its damage as the options say.
+"""Reading one range of a log: its wanted records as Arrow batches, its damage as the options say.
 
 In: a LogRange and the columns that are wanted. Out: batches.
 
@@ -7,9 +7,10 @@ Rules:
    column is long, SHORT_TIMES as much: each batch costs Python and Java something of its own.
 2. What follows a bad record is not believed: the batch ends before it, and reading goes on where
    the log surely goes on. Behind damage batches are small at first.
-3. Damage fails the query, is told as a warning, or is a row (log_rows.py). It is never lost.
-4. Queue files that do not fit the log are not followed: the range is read whole instead. So it is
-   where no topic is asked for and they do not know every record of the range (log_complete.py).
+3. Damage fails the query, is told as a warning, or is a row (log_rows.py). It is never lost, and
+   is reported before anything is left out: what is damaged is nobody's.
+4. Queue files that do not fit the log are not followed: the range is read whole instead.
+5. Only the columns that decide are read for a filter: bodies of others are never touched.
 """
 
 import logging
@@ -18,25 +19,68 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from orbitmq.arrow.columns import are_short
+from orbitmq.arrow.columns import are_short, arrow_schema
 from orbitmq.arrow.decode import BatchDecoder, Damage
-from orbitmq.arrow.starts import Positions, good_count, walk
+from orbitmq.arrow.segments import mask_of, numbers_of, plain_array, text_array
+from orbitmq.arrow.starts import Bytes, Positions, good_count, walk
 from orbitmq.core import is_end_of_file
 from orbitmq.errors import CorruptRecord
 from orbitmq.spark.data_loss import DataLoss
-from orbitmq.spark.log_complete import FilePart, knows_all
 from orbitmq.spark.log_damage import BadRange, behind_damage
-from orbitmq.spark.log_filter import LogFilter
 from orbitmq.spark.log_options import LogOptions
 from orbitmq.spark.log_planning import LogRange
-from orbitmq.spark.log_queues import QueueSearch
+from orbitmq.spark.log_queues import FilePart, QueueSearch, knows_all
 from orbitmq.spark.log_rows import Rows
 from orbitmq.store.layout import Folder
 from orbitmq.store.record_search import last_record_end
 from orbitmq.wire.record import RECORD_SIZE_MIN
 from orbitmq.world.files import SystemFiles
 from orbitmq.world.mapped import mapped
+
+log = logging.getLogger(__name__)
+
+
+class LogFilter:
+    """Chooses records."""
+
+    def __init__(self, options: LogOptions) -> None:
+        queues = np.array(sorted(options.chosen_queues), dtype=np.int32)
+        chosen = {
+            "topic": text_array(sorted(options.chosen_topics)),
+            "queueId": plain_array(queues, pa.int32()),
+            "tags": text_array(sorted(options.tag_filter.tags)),
+        }
+        self._chosen = {name: values for name, values in chosen.items() if len(values)}
+        self._starting_ms, self._ending_ms = options.starting_ms, options.ending_ms
+        self._has_times = self._starting_ms is not None or self._ending_ms is not None
+        names = [*self._chosen, *(["storeTimestamp"] if self._has_times else [])]
+        self._decoder = BatchDecoder(arrow_schema(names)) if names else None
+
+    def wanted(self, data: Bytes, positions: Positions) -> tuple[Positions, list[Damage]]:
+        """Return the positions of wanted records, and what is damaged."""
+        if self._decoder is None or not len(positions):
+            return positions, []
+        decoded = self._decoder.decode(data, positions)
+        bad = {damage.position for damage in decoded.damage}
+        if bad:
+            positions = positions[~np.isin(positions, list(bad))]
+        return positions[self._mask(decoded.batch)], decoded.damage
+
+    def _mask(self, batch: Any) -> Any:
+        mask = np.ones(batch.num_rows, dtype=np.bool_)
+        for name, chosen in self._chosen.items():
+            mask &= mask_of(pc.is_in(batch.column(name), chosen))
+        if self._has_times:
+            times_us = numbers_of(batch.column("storeTimestamp"), np.int64)
+            if self._starting_ms is not None:
+                mask &= times_us >= self._starting_ms * 1_000
+            if self._ending_ms is not None:
+                mask &= times_us < self._ending_ms * 1_000
+        return mask
+
 
 BATCH_ROWS = 8_192
 BATCH_ROWS_MIN = 16
@@ -50,8 +94,6 @@ _WHY = {
     "damage": "no record begins here",
     "end": "no record begins here",
 }
-
-log = logging.getLogger(__name__)
 
 
 class LogReading:

@@ -27,8 +27,7 @@ from pyspark.sql.streaming.datasource import (
 from orbitmq.errors import SettingError
 from orbitmq.spark.data_loss import DataLoss
 from orbitmq.spark.internals import shorten_rest
-from orbitmq.spark.log_ends import has_grown, log_end
-from orbitmq.spark.log_files import Log, find_log
+from orbitmq.spark.log_files import Log, find_log, has_grown, log_end
 from orbitmq.spark.log_options import FORMAT, LogOptions
 from orbitmq.spark.log_planning import LogPartition, Span, planned
 from orbitmq.store.record_search import next_record

@@ -22,7 +22,9 @@ from typing import NamedTuple
 
 from orbitmq.arrow.starts import walk
 from orbitmq.core import Walked, record_at
-from orbitmq.spark.log_entries import (
+from orbitmq.spark.log_files import Log, LogFile
+from orbitmq.spark.log_options import LogOptions
+from orbitmq.spark.log_queues import (
     Entries,
     entries_of,
     first_at_or_behind,
@@ -30,8 +32,6 @@ from orbitmq.spark.log_entries import (
     topics_in,
     written_count,
 )
-from orbitmq.spark.log_files import Log, LogFile
-from orbitmq.spark.log_options import LogOptions
 from orbitmq.store.layout import Folder
 from orbitmq.world.files import Files
 from orbitmq.world.mapped import mapped
