@@ -3,8 +3,8 @@
 #   make test    everything that must pass, `make check` included: a quarter of an hour on two cores
 #   make check   format, lint, layers, types, those of the documentation's programs too
 #   make test-spark  the part of the tests that needs Spark and Java
-#   make test-plain  the tests of the core and of its ways in with the plain core
-#   make test-newest  a choice of unit tests on the newest Python that is installed
+#   make test-plain  the tests of the core and of its ways in with the plain core, part of `make test`
+#   make test-newest  a choice of unit tests on the newest Python that is installed, part of `make test`
 #   make nightly  the long programmes, one part after the other: nightly-originals, nightly-clients, nightly-exchange,
 #                nightly-kills, nightly-spark, nightly-core, nightly-bench, nightly-fuzz, nightly-torture
 #                (docs/internals/testing.md); KILLS, SPARK_KILLS, SPARK_BACKLOG, EXCHANGE_ROUNDS, FUZZ_EXAMPLES say how long
@@ -31,8 +31,8 @@ RUN_TESTS := $(BIN)/python -m tests.whole_run
 # A run of the tests starts a thousand processes: none of them need compile our modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup run test test-plain test-spark check format bench bench-spark demo nightly $(PARTS:%=nightly-%) records docs \
-  spark-archive lock clean
+.PHONY: setup run test test-plain test-newest test-spark check format bench bench-spark demo nightly $(PARTS:%=nightly-%) \
+  records docs spark-archive lock clean
 .DEFAULT_GOAL := run
 
 $(BIN)/python:
@@ -64,15 +64,18 @@ check: $(VENV)/.dev
 
 # Spark's classes are parsed for all its tests at once, while the linters use the other core.
 test: $(VENV)/.dev
-	$(MAKE) --jobs 2 check $(if $(shell which java),spark-archive)
+	$(MAKE) --jobs 2 check test-plain test-newest $(if $(shell which java),spark-archive)
 	$(RUN_TESTS)
+
+test-newest: $(VENV)/.dev
+	$(BIN)/python -m tests.newest
 
 test-spark: $(VENV)/.dev
 	$(RUN_TESTS) tests/spark
 
 # What the core carries, with the plain core instead of the compiled one.
 test-plain: $(VENV)/.dev
-	ORBITMQ_CORE=plain $(BIN)/python -m pytest -n 2 tests/core tests/behaviour tests/broker/test_ways_in.py
+	ORBITMQ_CORE=plain $(BIN)/python -m pytest -q -n 2 tests/core tests/behaviour tests/broker/test_ways_in.py
 
 $(PARTS:%=nightly-%): nightly-%: $(VENV)/.dev
 	$(RUN_TESTS) --part $*

@@ -17,13 +17,12 @@ from tests.foreign.asking import await_claim
 from tests.foreign.peers import original_broker, require_tool
 
 TOPIC = "LiveLog"
-COUNT = 3_000
+COUNT = 1_500
 TOGETHER = 20
 ALL = ReadAllAvailable()
 SCHEMA = arrow_schema(["topic", "keys", "body", "physicalOffset"])
 
 pytestmark = [
-    pytest.mark.nightly("spark"),
     pytest.mark.foreign,
     pytest.mark.slow,
     pytest.mark.timeout(600),
@@ -56,7 +55,7 @@ def kept_in(store: Path) -> dict[str, str]:
     return {
         "storePathRootDir": str(store),
         "storePathCommitLog": str(store / "commitlog"),
-        "mappedFileSizeCommitLog": "262144",
+        "mappedFileSizeCommitLog": "131072",
     }
 
 
@@ -65,7 +64,7 @@ def message(number: int) -> Message:
     return Message(TOPIC, body, keys=[str(number)])
 
 
-@pytest.fixture(params=["4.9.7", "5.5.0"])
+@pytest.fixture(params=["4.9.7", pytest.param("5.5.0", marks=pytest.mark.nightly("spark"))])
 def live(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, Writer]]:
     """The folder of an original whose log files are small, and who writes to it."""
     require_tool("mvn")
@@ -119,6 +118,7 @@ def test_a_folder_is_read_as_batch_and_as_stream_while_an_original_writes(
     assert reader.latestOffset(at, ALL) == at
 
 
+@pytest.mark.nightly("spark")
 def test_the_disk_of_a_slave_has_the_rows_of_its_master(tmp_path: Path) -> None:
     require_tool("mvn")
     stores = tmp_path / "master", tmp_path / "slave"
