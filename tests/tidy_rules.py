@@ -111,10 +111,9 @@ UNNAMED_TUPLES: Mapping[str, int] = {
     "broker": 6,
     "cli": 1,
     "client": 2,
-    "core": 3,
+    "core": 2,
     "namesrv": 1,
     "spark": 3,
-    "store": 11,
     "wire": 1,
     "world": 1,
 }

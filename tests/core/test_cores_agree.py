@@ -94,7 +94,7 @@ def outcome(core: ModuleType, reads: list[bytes], *, is_sync: bool = False) -> d
         "answers": answers,
         "sends": sum(one[0] for one in counts),
         "pulls": sum(one[1] for one in counts),
-        "others": [one for one in seen if isinstance(one, str) or len(one) == 3],  # type: ignore[arg-type]
+        "others": [one for one in seen if isinstance(one, str) or len(one) == 3],  # type: ignore[arg-type]  # sized
         "log": log,
         "keyed": keyed,
         "ends": (state.tail.end_offset, state.tail.store_ms),

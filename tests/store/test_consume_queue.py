@@ -17,9 +17,9 @@ from orbitmq.errors import ReadFailed, StoreError, SyncFailed
 from orbitmq.store.consume_queue import (
     HOLE_SIZE,
     NO_QUEUE,
-    Bounds,
     Extent,
     QueueFiles,
+    QueueRange,
     file_size_in,
 )
 from orbitmq.store.layout import file_name
@@ -348,7 +348,7 @@ def test_the_end_before_a_log_offset_is_that_of_a_walk(
         expected = first + linear_end(data, at)
         assert queues.end_before(extent, at) == expected
         assert queues.first_from(extent, at) == expected
-        bounds = Bounds("T", 0, first, first + len(data) // ENTRY_SIZE)
+        bounds = QueueRange("T", 0, first, first + len(data) // ENTRY_SIZE)
         assert queues.first_from(bounds, at) == expected
 
 
@@ -364,9 +364,9 @@ def test_the_end_inside_a_page_is_found_wherever_it_lies(total: int, wanted: int
 def test_a_search_inside_bounds_stays_there() -> None:
     _, queues = in_memory()
     queues.write("T", 0, 0, entries(20))
-    assert queues.first_from(Bounds("T", 0, 4, 9), 0) == 4
-    assert queues.first_from(Bounds("T", 0, 4, 9), 10**9) == 9
-    assert queues.first_from(Bounds("T", 0, 4, 9), 1_650) == 7
+    assert queues.first_from(QueueRange("T", 0, 4, 9), 0) == 4
+    assert queues.first_from(QueueRange("T", 0, 4, 9), 10**9) == 9
+    assert queues.first_from(QueueRange("T", 0, 4, 9), 1_650) == 7
 
 
 def test_fillers_of_a_lost_beginning_are_before_the_first_record() -> None:

@@ -42,7 +42,7 @@ from orbitmq.arrow.slow_rows import (
 )
 from orbitmq.arrow.starts import Bytes, Positions
 from orbitmq.ensure import ensure
-from orbitmq.wire.checksum import crc32
+from orbitmq.wire.checksum import body_crc
 from orbitmq.wire.host import Host, unpack_ip
 from orbitmq.wire.properties import KEYS, TAGS, UNIQ_KEY
 from orbitmq.wire.sysflag import COMPRESSED
@@ -238,7 +238,7 @@ def _are_texts(texts: Any) -> Mask:
 def _has_right_crc(data: Bytes, frames: Frames) -> Mask:
     view = memoryview(data)
     borders = zip(frames.body_start.tolist(), frames.body_end.tolist(), strict=True)
-    sums = np.array([crc32(view[start:end]) for start, end in borders], dtype=np.uint32)
+    sums = np.array([body_crc(view[start:end]) for start, end in borders], dtype=np.uint32)
     is_right: Mask = sums == frames.head["crc"]
     return is_right
 

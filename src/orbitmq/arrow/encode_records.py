@@ -26,7 +26,7 @@ from orbitmq.arrow.encode import (
 from orbitmq.arrow.frames import HEAD, PROPERTIES_SIZE_SIZE, TOPIC_SIZE_SIZE
 from orbitmq.arrow.segments import bytes_of
 from orbitmq.errors import LocalProtocolError
-from orbitmq.wire.checksum import crc32
+from orbitmq.wire.checksum import body_crc
 from orbitmq.wire.host import V4_SIZE, Host, pack_ip
 from orbitmq.wire.record import MAGIC_V1, MAGIC_V2, RECORD_SIZE_MAX, Record, encode_record
 from orbitmq.wire.sysflag import BORN_HOST_V6, STORE_HOST_V6
@@ -121,7 +121,7 @@ def host_of(text: str) -> Host:
 def _sums(bodies: Any) -> NDArray[np.uint32]:
     memory, borders = bytes_of(bodies)
     pairs = pairwise(borders.tolist())
-    return np.array([crc32(memory[begin:end].data) for begin, end in pairs], dtype=np.uint32)
+    return np.array([body_crc(memory[begin:end].data) for begin, end in pairs], dtype=np.uint32)
 
 
 def _times_ms(times: Any) -> NDArray[np.int64]:

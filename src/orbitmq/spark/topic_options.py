@@ -23,7 +23,7 @@ from orbitmq.spark.cluster import Retries
 from orbitmq.spark.connection_options import ConnectionOptions, resolved
 from orbitmq.spark.options import Count, read_options, told, warn_of_streams_options
 from orbitmq.sql import compile_expression
-from orbitmq.wire.checksum import crc32
+from orbitmq.wire.checksum import body_crc
 
 FORMAT = "rocketmq"
 
@@ -216,7 +216,7 @@ class TopicOptions(ConnectionOptions, frozen=True, kw_only=True):
         if self.consumer_group:
             return self.consumer_group
         chosen = f"{self.topic}{self.topics}{self.topics_pattern}{self.assign}"
-        return f"{self.group_id_prefix}-{crc32(chosen.encode()):08x}"
+        return f"{self.group_id_prefix}-{body_crc(chosen.encode()):08x}"
 
     @property
     def commits(self) -> bool:

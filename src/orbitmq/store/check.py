@@ -7,7 +7,7 @@ Rules:
 1. Nothing is changed and no lock is taken; memory stays bounded however big the folder is.
 2. The log is the truth: queues and index are compared with it in one pass.
 3. A live folder grows while it is checked. Marks and offsets are read first, then the log, then
-   what is derived from it; what lies behind the end seen in the log is not judged when a record
+   what is derived from it; what lies behind the end seen in the log is not checked when a record
    stands there meanwhile. It also loses its oldest files: what was noted of them is dropped.
    Nothing is called damaged on the word of one read.
 4. `abort` present: not stopped cleanly (or running). Then the newest queue and index entries may be
@@ -56,7 +56,7 @@ STARTS_MAX = 3
 
 
 class Circumstances(NamedTuple):
-    """What decides how severely a folder is judged."""
+    """What decides how severely a folder is checked."""
 
     is_clean: bool
     boot_id: bytes
@@ -139,25 +139,25 @@ class _Check:
             text = "the store runs, or was not stopped cleanly"
             self._verdict.info(self._folder.abort, -1, text, RECOVERS)
         check_names(self._files, self._folder, self._verdict)
-        self._judge_files()
+        self._check_files()
         self._walk(progress)
         progress("queues and index", 0, 0)
         log = self._log
-        bounds = LogBounds(log.first_offset, log.end_offset, [*self._damages, *self._lost_end()])
+        bounds = LogBounds(log.first_offset, log.end_offset, [*self._damages, *self._missing_end()])
         ends = self._queues.finish(bounds)
         if self._options.is_indexed:
             self._index.finish(bounds)
         check_tables(self._files, self._folder, self._verdict)
         check_offsets(self._folder, self._verdict, self._offsets, ends)
-        self._judge_tail()
-        self._judge_checkpoint()
+        self._check_tail()
+        self._check_checkpoint()
 
-    def _lost_end(self) -> list[tuple[int, int]]:
+    def _missing_end(self) -> list[tuple[int, int]]:
         """What the log had behind its end when the checkpoint was written; none when sound."""
         own, end = self._facts.own, self._log.end_offset
         return [(end, own.log_offset)] if own is not None and own.log_offset > end else []
 
-    def _judge_files(self) -> None:
+    def _check_files(self) -> None:
         log, verdict = self._log, self._verdict
         for path in log.found.strays:
             if not self._facts.is_clean and path.name.endswith(".tmp"):
@@ -198,7 +198,7 @@ class _Check:
                 first_offset = log.first_offset
                 self._queues.see_removal()
             start = found.start if isinstance(found, Damage) else found.log_offset
-            self._judge_filler(part_start, start)
+            self._check_filler(part_start, start)
             if isinstance(found, Damage):
                 self._see_damage(found)
                 part_start = found.end
@@ -207,8 +207,8 @@ class _Check:
                 part_start = start + found.size
         if log.first_offset > first_offset:
             self._queues.see_removal()
-        self._judge_filler(part_start, log.end_offset)
-        self._judge_unreadable()
+        self._check_filler(part_start, log.end_offset)
+        self._check_unreadable()
         progress("log", log.end_offset - log.first_offset, log.end_offset - log.first_offset)
         self._verdict.counts["log bytes"] = log.end_offset - log.first_offset
 
@@ -238,8 +238,8 @@ class _Check:
         path = self._log.path(damage.start)
         self._verdict.damage(path, damage.start % self._log.file_size, text, RESTORE)
 
-    def _judge_filler(self, start: int, end: int) -> None:
-        """Judge what lies between two parts of the log: a blank record, then zeros."""
+    def _check_filler(self, start: int, end: int) -> None:
+        """Check what lies between two parts of the log: a blank record, then zeros."""
         if start >= end or start % self._log.file_size == 0:
             return
         path, position = self._log.path(start), start % self._log.file_size
@@ -252,15 +252,15 @@ class _Check:
         else:
             self._verdict.warning(path, at, text)
 
-    def _judge_unreadable(self) -> None:
+    def _check_unreadable(self) -> None:
         for start, end in self._log.log.unreadable:
             text = f"the disk cannot read log offsets {start} to {end}"
             advice = f"replace the disk; {RESTORE}"
             path, position = self._log.path(start), start % self._log.file_size
             self._verdict.damage(path, position, text, advice)
 
-    def _judge_tail(self) -> None:
-        """Judge what lies behind the log's end, unless the log has grown meanwhile."""
+    def _check_tail(self) -> None:
+        """Check what lies behind the log's end, unless the log has grown meanwhile."""
         log = self._log
         at = log.tail_start
         if at is None or log.whole_at(log.end_offset) is not None:
@@ -275,7 +275,7 @@ class _Check:
 
     # --- the checkpoint against the log ---
 
-    def _judge_checkpoint(self) -> None:
+    def _check_checkpoint(self) -> None:
         path, log = self._folder.checkpoint, self._log
         checkpoint, own = self._facts.checkpoint, self._facts.own
         if checkpoint is None:

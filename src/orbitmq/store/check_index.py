@@ -8,11 +8,11 @@ Rules:
    that repeat those of the same record are fine.
 2. Each entry's link leads to the last entry before it with the same slot, each slot to the last of
    all; header counts and bounds are those of the entries. All of it is recomputed and compared.
-3. Entries of records that were removed or are damaged are not judged against the log.
+3. Entries of records that were removed or are damaged are not checked against the log.
 4. In a folder that was not stopped cleanly records from the mark on may have no entries yet, slots
    may lead to entries that the header does not count yet, and entries may lie behind the last.
 5. How many slots a file has does not stand in it: the settings say so, or the file's entries.
-6. What a live broker removes while this reads is not judged: files that are gone, and records that
+6. What a live broker removes while this reads is not checked: files that are gone, and records that
    are older than the log is by then.
 7. Brokers of 5.x index a record's tag as well, under a text of its own; a record may have that.
 """
@@ -52,7 +52,7 @@ CHAIN_MAX = 1_000_000
 _PIECE = PIECE_SIZE // ENTRY.size * ENTRY.size
 
 
-class _Entry(NamedTuple):
+class _FileEntry(NamedTuple):
     file: "_File"
     number: int
     key_hash: int
@@ -117,7 +117,7 @@ class IndexCheck:
         self._run: _Run | None = None
         self._present = self._list(shape)
         self._stream = self._entries()
-        self._ahead: deque[_Entry] = deque()
+        self._ahead: deque[_FileEntry] = deque()
 
     def _list(self, shape: Shape) -> list[_File]:
         names = self._files.names(self._folder)
@@ -153,7 +153,7 @@ class IndexCheck:
                 break
         return Header(*HEADER.unpack(data.ljust(HEADER_SIZE, b"\0")))
 
-    def _is_gone(self, file: _File) -> bool:
+    def _is_removed(self, file: _File) -> bool:
         return self._files.size(file.path) is None
 
     # --- the log's records ---
@@ -184,14 +184,14 @@ class IndexCheck:
     def _skip_to(self, log_offset: int) -> None:
         """Pass over entries before those of a record, if it has any near by."""
         while (entry := self._peek()) is not None and entry.log_offset < log_offset:
-            self._judge_unexplained(self._ahead.popleft())
+            self._check_unexplained(self._ahead.popleft())
         for at in range(LOOK_AHEAD):
             entry = self._peek(at)
             if entry is None:
                 return
             if entry.log_offset == log_offset:
                 for _ in range(at):
-                    self._judge_unexplained(self._ahead.popleft())
+                    self._check_unexplained(self._ahead.popleft())
                 self._close_run(is_last=False)
                 return
 
@@ -223,7 +223,7 @@ class IndexCheck:
             text = f"{run.count} records at log offsets {run.first} to {run.last} are"
         self._verdict.damage(self._folder, -1, f"{text} not in the index")
 
-    def _compare(self, entry: _Entry, record: Walked, hashes: list[int]) -> None:
+    def _compare(self, entry: _FileEntry, record: Walked, hashes: list[int]) -> None:
         header, store_ms = entry.file.header, record.store_ms
         seconds = min(max((store_ms - header.begin_ms) // 1000, 0), 2**31 - 1)
         if entry.key_hash not in hashes and entry.key_hash != _tag_hash(record):
@@ -240,7 +240,7 @@ class IndexCheck:
         if is_last and header.end_ms != store_ms:
             self._bad_header(entry.file, "end time", header.end_ms, store_ms)
 
-    def _judge_unexplained(self, entry: _Entry) -> None:
+    def _check_unexplained(self, entry: _FileEntry) -> None:
         if LogBounds(0, 0, self._damages).is_damaged(entry.log_offset):
             return
         if 0 <= entry.log_offset < self._log_start():
@@ -250,16 +250,16 @@ class IndexCheck:
         self._verdict.damage(entry.file.path, entry.position, text)
 
     def finish(self, bounds: LogBounds) -> None:
-        """Judge the entries behind those of the log's last record."""
+        """Check the entries behind those of the log's last record."""
         while (entry := self._peek()) is not None:
             self._ahead.popleft()
             if self._mark is None or entry.log_offset < bounds.end_offset:
-                self._judge_unexplained(entry)
+                self._check_unexplained(entry)
         self._close_run(is_last=True)
 
     # --- the files' entries, each checked on its way ---
 
-    def _peek(self, at: int = 0) -> _Entry | None:
+    def _peek(self, at: int = 0) -> _FileEntry | None:
         while len(self._ahead) <= at:
             entry = next(self._stream, None)
             if entry is None:
@@ -267,21 +267,21 @@ class IndexCheck:
             self._ahead.append(entry)
         return self._ahead[at]
 
-    def _entries(self) -> Iterator[_Entry]:
+    def _entries(self) -> Iterator[_FileEntry]:
         for file in self._present:
             if not 1 <= file.header.next_number <= file.shape.entry_count:
                 self._bad_header(file, "number of entries", file.header.next_number, "1 or more")
                 continue
             yield from self._entries_of(file)
 
-    def _entries_of(self, file: _File) -> Iterator[_Entry]:
+    def _entries_of(self, file: _File) -> Iterator[_FileEntry]:
         shape, count = file.shape, file.header.next_number
         newest = array("i", bytes(SLOT_SIZE * shape.slot_count))
         used = 0
         entry = None
         for number, fields in self._read(file):
             key_hash, log_offset, seconds, previous = fields
-            entry = _Entry(file, number, key_hash, log_offset, seconds)
+            entry = _FileEntry(file, number, key_hash, log_offset, seconds)
             if key_hash < 0:
                 self._verdict.damage(file.path, entry.position, f"entry {number}: negative hash")
                 yield entry
@@ -295,7 +295,7 @@ class IndexCheck:
             used += newest[slot] == 0
             newest[slot] = number
             yield entry
-        if self._is_gone(file):
+        if self._is_removed(file):
             return
         self._verdict.counts["index entries"] += count - 1
         if self._mark is None or entry is None:
@@ -306,8 +306,8 @@ class IndexCheck:
             self._bad_header(file, "end offset", file.header.end_offset, entry.log_offset)
         if not 0 <= used - file.header.used_slots <= lag:
             self._bad_header(file, "number of used slots", file.header.used_slots, used)
-        self._judge_slots(file, newest)
-        self._judge_rest(file)
+        self._check_slots(file, newest)
+        self._check_rest(file)
 
     def _read(self, file: _File) -> Iterator[tuple[int, tuple[int, int, int, int]]]:
         start = file.shape.entry_position(1)
@@ -320,7 +320,7 @@ class IndexCheck:
                 yield number, fields
                 number += 1
 
-    def _judge_slots(self, file: _File, newest: "array[int]") -> None:
+    def _check_slots(self, file: _File, newest: "array[int]") -> None:
         if sys.byteorder == "little":
             newest.byteswap()
         wanted = newest.tobytes()
@@ -329,19 +329,19 @@ class IndexCheck:
             data = self._files.read_at(file.path, HEADER_SIZE + start, len(due)) or b""
             if data == due:
                 continue
-            if self._is_gone(file):
+            if self._is_removed(file):
                 return
             for at in range(0, len(due), SLOT_SIZE):
                 if data[at : at + SLOT_SIZE] != due[at : at + SLOT_SIZE]:
                     has = int.from_bytes(data[at : at + SLOT_SIZE], "big", signed=True)
                     first = int.from_bytes(due[at : at + SLOT_SIZE], "big")
-                    self._judge_slot(file, (start + at) // SLOT_SIZE, has, first)
+                    self._check_slot(file, (start + at) // SLOT_SIZE, has, first)
 
-    def _judge_slot(self, file: _File, slot: int, has: int, due: int) -> None:
+    def _check_slot(self, file: _File, slot: int, has: int, due: int) -> None:
         followed = has
         if self._mark is not None:  # slots are written before the header counts their entries
             followed = self._before(file, has)
-        if followed != due and not self._is_gone(file):
+        if followed != due and not self._is_removed(file):
             text = f"slot {slot} leads to entry {has} instead of {due}"
             self._verdict.damage(file.path, HEADER_SIZE + slot * SLOT_SIZE, text)
 
@@ -356,8 +356,8 @@ class IndexCheck:
             number = ENTRY.unpack(data)[3]
         return number
 
-    def _judge_rest(self, file: _File) -> None:
-        """Judge what is no header, slot or entry: entry 0, and what lies behind the last."""
+    def _check_rest(self, file: _File) -> None:
+        """Check what is no header, slot or entry: entry 0, and what lies behind the last."""
         shape = file.shape
         zero, first = shape.entry_position(0), shape.entry_position(1)
         at = first_nonzero(self._files, file.path, zero, first)

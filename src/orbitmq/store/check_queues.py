@@ -7,12 +7,12 @@ Rules:
    into the queue's extra file. Numbers go up by one; a queue that begins again at 0 belongs to a
    topic that was deleted and made again: what was noted of its first life is dropped.
 2. Numbers whose records are damaged are explained by that damage; entries of records whose log file
-   was removed are not judged.
+   was removed are not checked.
 3. In a folder that was not stopped cleanly the newest entries may be missing (from the mark on):
    they are counted as behind. Nothing may follow them.
 4. What lies behind a queue's last entry is zeros or, in such a folder, points behind the log's end.
 5. A live broker writes and removes while this reads: an entry that is not as it should be is read
-   anew before it is judged, and what it has removed with its part of the log is not judged at all.
+   anew before it is checked; what it has removed with its part of the log is not checked.
 """
 
 from bisect import bisect_right
@@ -71,7 +71,7 @@ class LogBounds(NamedTuple):
 
 
 class Topics(NamedTuple):
-    """Which topics there are, and which were removed: none of their records before is judged."""
+    """Which topics there are, and which were removed: none of their records before is checked."""
 
     names: set[str]
     removed: Mapping[str, int]
@@ -147,7 +147,7 @@ class QueueCheck:
                 starts = sorted(int(path.name) for path in found)
                 self._lines[topic, int(name)] = _Line(folder, starts)
         self._file_size = usual_size(list(sizes.values()))
-        self._judge_files(sizes)
+        self._check_files(sizes)
         self._verdict.counts["queues"] = len(self._lines)
 
     def _folder_names(self, path: Path) -> list[str]:
@@ -168,7 +168,7 @@ class QueueCheck:
     def _stray(self, path: Path) -> None:
         self._verdict.damage(path, -1, "this does not belong into a folder of queues", SET_ASIDE)
 
-    def _judge_files(self, sizes: dict[Path, int]) -> None:
+    def _check_files(self, sizes: dict[Path, int]) -> None:
         for path, size in sizes.items():
             if size == 0 and self._mark is not None:
                 continue  # killed while it was made
@@ -263,7 +263,7 @@ class QueueCheck:
             self._skipped(line, due, number)
 
     def _skipped(self, line: _Line, due: int, number: int) -> None:
-        """Judge numbers that the log does not have: damage in the log explains them."""
+        """Check numbers that the log does not have: damage in the log explains them."""
         if not self._damages:
             text = f"the log has no records with the numbers {due} to {number - 1}"
             line.note(self._path(line, due), self._position(due), text)
@@ -336,14 +336,14 @@ class QueueCheck:
     # --- after: what the log did not speak of ---
 
     def finish(self, bounds: LogBounds) -> dict[tuple[str, int], int]:
-        """Judge the rest of each queue; give where each one ends."""
+        """Check the rest of each queue; give where each one ends."""
         gone = 0
         for (topic, queue_id), line in sorted(self._lines.items()):
-            is_gone = not line.starts and not self._files.is_folder(self._root / topic)
-            if is_gone and topic not in self._topics and line.next >= 0:
+            is_removed = not line.starts and not self._files.is_folder(self._root / topic)
+            if is_removed and topic not in self._topics and line.next >= 0:
                 gone += 1  # deleted topics leave their records in the log
                 continue
-            self._judge_ends(line, bounds)
+            self._check_ends(line, bounds)
             self._tell(line, topic, queue_id)
         if gone:
             text = f"the log holds records of {gone} queues of topics that were deleted"
@@ -365,7 +365,7 @@ class QueueCheck:
             text = f"topic {topic}, queue {queue_id}: {line.too_many} more faults of this kind"
             self._verdict.damage(line.folder, -1, text, REPAIR)
 
-    def _judge_ends(self, line: _Line, bounds: LogBounds) -> None:
+    def _check_ends(self, line: _Line, bounds: LogBounds) -> None:
         size = self._file_size
         for start in line.starts if size else ():
             if start % size:
@@ -374,12 +374,12 @@ class QueueCheck:
                 continue
             end = (start + size) // ENTRY_SIZE
             if line.first > start // ENTRY_SIZE:
-                self._judge_old(line, start, min(end, line.first), bounds)
+                self._check_old(line, start, min(end, line.first), bounds)
             if max(line.next, 0) < end:
-                self._judge_new(line, start, bounds)
+                self._check_new(line, start, bounds)
 
-    def _judge_old(self, line: _Line, start: int, end: int, bounds: LogBounds) -> None:
-        """Judge the entries of one file before the first that the log spoke of."""
+    def _check_old(self, line: _Line, start: int, end: int, bounds: LogBounds) -> None:
+        """Check the entries of one file before the first that the log spoke of."""
         path = line.folder / file_name(start)
         size = end * ENTRY_SIZE - start
         for position in range(0, size, _PIECE):
@@ -391,8 +391,8 @@ class QueueCheck:
                     where = position + at * ENTRY_SIZE
                     self._unexplained(line, start, where, entry)
 
-    def _judge_new(self, line: _Line, start: int, bounds: LogBounds) -> None:
-        """Judge what lies in one file behind the last entry that the log spoke of."""
+    def _check_new(self, line: _Line, start: int, bounds: LogBounds) -> None:
+        """Check what lies in one file behind the last entry that the log spoke of."""
         path = line.folder / file_name(start)
         position = max(max(line.next, 0) * ENTRY_SIZE - start, 0)
         while (at := first_nonzero(self._files, path, position, self._file_size)) is not None:

@@ -61,7 +61,7 @@ class Extent(NamedTuple):
     """What the faults name, if it is there: to be set aside."""
 
 
-class Bounds(NamedTuple):
+class QueueRange(NamedTuple):
     """A part of a queue that its files hold: first_offset up to, not including, end_offset."""
 
     topic: str
@@ -247,7 +247,7 @@ class QueueFiles:
     def end_before(self, extent: Extent, log_offset: int) -> int:
         """Return the first queue offset that has no entry of a record before `log_offset`."""
         count, end = self._per_file, self._end_of(extent)
-        where = Bounds(extent.topic, extent.queue_id, extent.first_offset, end)
+        where = QueueRange(extent.topic, extent.queue_id, extent.first_offset, end)
 
         def is_before(entry_log_offset: int, size: int) -> bool:
             return size > 0 and entry_log_offset < log_offset
@@ -260,13 +260,13 @@ class QueueFiles:
             where = where._replace(end_offset=last.first_offset)
         return self._first_not(where, is_before)
 
-    def first_from(self, where: Extent | Bounds, log_offset: int) -> int:
+    def first_from(self, where: Extent | QueueRange, log_offset: int) -> int:
         """Return the queue offset of the first record at or behind `log_offset`; the end if none.
 
         Fillers for a lost beginning (log offset 0, no record) are not records.
         """
         if isinstance(where, Extent):
-            where = Bounds(*where[:3], self._end_of(where))
+            where = QueueRange(*where[:3], self._end_of(where))
 
         def is_before(entry_log_offset: int, size: int) -> bool:
             is_filler = entry_log_offset == 0 and size == HOLE_SIZE
@@ -289,7 +289,7 @@ class QueueFiles:
             gone.append(path)
         return gone
 
-    def _first_not(self, where: Bounds, is_before: IsBefore) -> int:
+    def _first_not(self, where: QueueRange, is_before: IsBefore) -> int:
         """Return the first offset whose entry is not before: a page, then in doubling steps."""
         low, high, step = where.first_offset, where.end_offset, _PAGE_COUNT
         while high - low > _PAGE_COUNT:
@@ -310,7 +310,7 @@ class QueueFiles:
                 high = middle
         return self._first_among(where._replace(first_offset=low, end_offset=high), is_before)
 
-    def _first_among(self, where: Bounds, is_before: IsBefore) -> int:
+    def _first_among(self, where: QueueRange, is_before: IsBefore) -> int:
         low = where.first_offset
         while low < where.end_offset:
             low, is_sure = self._first_in_page(where, low, is_before)
@@ -318,7 +318,7 @@ class QueueFiles:
                 break
         return min(low, where.end_offset)
 
-    def _first_in_page(self, where: Bounds, low: int, is_before: IsBefore) -> tuple[int, bool]:
+    def _first_in_page(self, where: QueueRange, low: int, is_before: IsBefore) -> tuple[int, bool]:
         """Look at the entries of one read from `low` on; sure: the answer lies among them."""
         count = min(
             _PAGE_COUNT,
@@ -336,7 +336,7 @@ class QueueFiles:
                 last = probe
         return low + first, first < count
 
-    def _is_before_at(self, where: Bounds, queue_offset: int, is_before: IsBefore) -> bool:
+    def _is_before_at(self, where: QueueRange, queue_offset: int, is_before: IsBefore) -> bool:
         data = self.read_cold(where.topic, where.queue_id, queue_offset, 1)
         if not data:
             return False

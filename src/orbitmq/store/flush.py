@@ -16,12 +16,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from orbitmq.core import Queue
 from orbitmq.errors import StoreError
 from orbitmq.store.checkpoint import FILE_SIZE, Checkpoint, Mark, Stamps, encode_checkpoint
 from orbitmq.store.commit_log import Unsynced
 from orbitmq.store.consume_queue import QueueFiles
-from orbitmq.store.jobs import error_of
+from orbitmq.store.jobs import UnwrittenEntries, error_of
 from orbitmq.store.key_index import IndexJob, KeyIndex
 from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.queue_ext_writing import BitMapOf, UnitWriter
@@ -76,14 +75,6 @@ class CheckpointFile:
         self._file.close()
 
 
-class Run(NamedTuple):
-    """Entries of one queue that memory alone holds."""
-
-    queue: Queue
-    queue_offset: int
-    entries: bytes | bytearray
-
-
 class FlushTargets(NamedTuple):
     """Where a flush writes to."""
 
@@ -101,7 +92,7 @@ class FlushJob:
     def __init__(
         self,
         targets: FlushTargets,
-        runs: list[Run],
+        runs: list[UnwrittenEntries],
         index_job: IndexJob | None,
         mark: Mark,
         store_ms: int,

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from orbitmq.core.packing import packed_rows
 from orbitmq.store.index_keys import Rows
 from orbitmq.store.index_shape import ENTRY, HEADER, HEADER_SIZE, SLOT_SIZE, Header, Shape
-from orbitmq.store.index_slots import Run, Slots, write_runs
+from orbitmq.store.index_slots import SlotPages, Slots, write_runs
 from orbitmq.world.files import BigFile, Files
 
 _AGE_S_MAX = 0x7FFFFFFF
@@ -41,7 +41,7 @@ EMPTY = Header(0, 0, 0, 0, 0, 1)
 """The header of a file without entries; the first entry has number 1."""
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     """One key of one message; `age_s` is counted from the header's `begin_ms`."""
 
     key_hash: int
@@ -57,7 +57,7 @@ class FilePart(NamedTuple):
     shape: Shape
     entries_position: int
     entries: bytearray
-    runs: list[Run]
+    runs: list[SlotPages]
     header: Header
     first_header: Header | None
     """Of a new file."""
@@ -156,7 +156,7 @@ class IndexFile:
         (_, newer), (first, older) = self._parts
         self._parts = ((first, older + newer),)
 
-    def chain(self, slot: int) -> Iterator[Entry]:
+    def chain(self, slot: int) -> Iterator[IndexEntry]:
         """Return the entries of a slot, newest first."""
         number = self._slot_value(slot)
         block, block_first = b"", 0
@@ -169,17 +169,17 @@ class IndexFile:
                 position = ENTRY.size * (number - block_first)
                 if position + ENTRY.size > len(block):
                     return
-                entry = Entry._make(ENTRY.unpack_from(block, position))
+                entry = IndexEntry._make(ENTRY.unpack_from(block, position))
             yield entry
             # Links lead to older entries only; anything else is damage, and could go round.
             number = entry.previous if entry.previous < number else 0
 
-    def entry(self, number: int) -> Entry | None:
+    def entry(self, number: int) -> IndexEntry | None:
         """Return one entry as the disk has it; None where the file ends before it."""
         data = self._files.read_at(self.path, self.shape.entry_position(number), ENTRY.size)
         if data is None or len(data) < ENTRY.size:
             return None
-        return Entry._make(ENTRY.unpack(data))
+        return IndexEntry._make(ENTRY.unpack(data))
 
     def _slot_value(self, slot: int) -> int:
         slots = self._slots
@@ -189,11 +189,11 @@ class IndexFile:
         value = int.from_bytes(data or b"", signed=True)
         return value if 0 < value < self.header.next_number else 0
 
-    def _entry_in_memory(self, number: int) -> Entry | None:
+    def _entry_in_memory(self, number: int) -> IndexEntry | None:
         # The parts are asked for anew for each entry: the loop may exchange them in between.
         for first, entries in self._parts:
             if number >= first:
-                return Entry._make(ENTRY.unpack_from(entries, ENTRY.size * (number - first)))
+                return IndexEntry._make(ENTRY.unpack_from(entries, ENTRY.size * (number - first)))
         return None
 
     def _block(self, first: int) -> bytes:

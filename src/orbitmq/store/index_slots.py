@@ -39,7 +39,7 @@ that they soon will, and until then nobody need look which pages entries belong 
 _RUN_SIZE = _RUN_PAGES_MAX * PAGE_SIZE
 
 
-class Run(NamedTuple):
+class SlotPages(NamedTuple):
     """Pages that follow each other: the number of the first, and a copy of their slots."""
 
     first: int
@@ -99,7 +99,7 @@ class Slots:
 
     # --- Writing ---
 
-    def freeze(self) -> list[Run]:
+    def freeze(self) -> list[SlotPages]:
         """Return the pages that have changed since the last time, as they are now, in order."""
         copy = self._copy = zeros(self._size) if self._copy is None else self._copy
         dirty, self._dirty = sorted(self._dirty), set()
@@ -107,10 +107,10 @@ class Slots:
         for first, end in _runs(dirty):
             begin, stop = first * PAGE_SIZE, end * PAGE_SIZE
             copy[begin:stop] = self._memory[begin:stop]
-            runs.append(Run(first, copy[begin:stop]))
+            runs.append(SlotPages(first, copy[begin:stop]))
         return runs
 
-    def take_back(self, runs: Iterable[Run]) -> None:
+    def take_back(self, runs: Iterable[SlotPages]) -> None:
         """Make pages that were frozen and not written changed again."""
         for first, pages in runs:
             self._dirty.update(range(first, first + len(pages) // PAGE_SIZE))
@@ -156,7 +156,7 @@ class Slots:
         self.set_newest([slot + _HEADER_SLOTS], number)
 
 
-def write_runs(file: BigFile, shape: Shape, runs: Iterable[Run]) -> None:
+def write_runs(file: BigFile, shape: Shape, runs: Iterable[SlotPages]) -> None:
     """Write pages of slots."""
     for first, pages in runs:
         position = first * PAGE_SIZE

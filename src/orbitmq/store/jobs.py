@@ -5,8 +5,18 @@ Rule: a bug of ours is an error as well: it must not count as done.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
+from orbitmq.core import Queue
 from orbitmq.errors import StoreError
+
+
+class UnwrittenEntries(NamedTuple):
+    """Entries of one queue that memory alone holds."""
+
+    queue: Queue
+    queue_offset: int
+    entries: bytes | bytearray
 
 
 def error_of(action: Callable[[], None]) -> StoreError | None:

@@ -133,7 +133,7 @@ class LogFolders:
             folder = next(folders, self.writable[0])
         return folder / name
 
-    def told(self, start: int) -> str:
+    def describe(self, start: int) -> str:
         """Say which file begins at a log offset, where none does."""
         if self._only is not None:
             return str(self.path(start))

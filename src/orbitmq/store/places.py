@@ -1,10 +1,10 @@
-"""The places of a store, its root and the folders of its log: made, looked at, held against others.
+"""The places of a store, its root and the folders of its log: made, looked at and locked.
 
 In: a Folder. Out: all folders, on the disk, and one lock for all; or a StoreError that says what
 does not fit and what to change.
 
 Rules:
-1. The root has the original's lock. Each folder of the log is held by itself as well: under two
+1. The root has the original's lock. Each folder of the log is locked by itself as well: under two
    roots it is refused, whatever names lead to it. Nothing is put into it for that, as the original
    allows nothing but log files there.
 2. A folder's own name is on the disk before anything in it is said to be.
@@ -28,15 +28,15 @@ UNFINISHED = ".tmp"
 """How the name of a file ends that is not whole yet: see world/file_steps.py."""
 
 
-class HeldPlaces:
+class LockedPlaces:
     """The locks of an open store."""
 
-    def __init__(self, held: ExitStack) -> None:
-        self._held = held
+    def __init__(self, locks: ExitStack) -> None:
+        self._locks = locks
 
     def release(self) -> None:
         """Let all folders go."""
-        self._held.close()
+        self._locks.close()
 
 
 def folder_of(root: Path, options: StoreOptions) -> Folder:
@@ -60,23 +60,23 @@ def folder_of(root: Path, options: StoreOptions) -> Folder:
     return folder
 
 
-def take_places(files: Files, folder: Folder) -> HeldPlaces:
+def take_places(files: Files, folder: Folder) -> LockedPlaces:
     """Make and hold all folders; raises StoreError when one is taken or they do not fit."""
     _refuse_inside(folder)
     _make(files, folder.root, is_new=files.size(folder.checkpoint) is None)
-    with ExitStack() as held:
-        held.callback(files.lock(folder.lock).release)
+    with ExitStack() as locks:
+        locks.callback(files.lock(folder.lock).release)
         _refuse_wrong_log(files, folder)
         for log in folder.writable_logs:
             _make_log(files, folder, log)
-        _hold_logs(files, folder, held)
-        return HeldPlaces(held.pop_all())
+        _hold_logs(files, folder, locks)
+        return LockedPlaces(locks.pop_all())
 
 
-def _hold_logs(files: Files, folder: Folder, held: ExitStack) -> None:
+def _hold_logs(files: Files, folder: Folder, locks: ExitStack) -> None:
     for at, log in enumerate(folder.logs):
         try:
-            held.callback(files.hold(log).release)
+            locks.callback(files.hold(log).release)
         except StoreError as error:
             if not at:
                 raise
@@ -164,18 +164,18 @@ def _refuse_wrong_log(files: Files, folder: Folder) -> None:
         return
     if any(map(is_file_name, files.names(folder.log_in_root))):
         raise StoreError(
-            f"storePathCommitLog={told(folder)} has no log, but {folder.log_in_root} has the one of"
-            " this store; move its files there, or remove the setting"
+            f"storePathCommitLog={described(folder)} has no log, but {folder.log_in_root} has the"
+            " one of this store; move its files there, or remove the setting"
         )
     if _has_written(files, folder):
         raise StoreError(
-            f"{told(folder)} has no log, but {folder.root} says that one was written: mount its"
-            " disk, or set storePathCommitLog to the folder where it is; if it is lost, remove"
+            f"{described(folder)} has no log, but {folder.root} says that one was written: mount"
+            " its disk, or set storePathCommitLog to the folder where it is; if it is lost, remove"
             f" {folder.checkpoint} to begin a new one"
         )
 
 
-def told(folder: Folder) -> str:
+def described(folder: Folder) -> str:
     """Return the log's folders as a setting has them."""
     return ",".join(map(str, folder.logs))
 

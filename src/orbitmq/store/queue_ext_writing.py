@@ -24,6 +24,7 @@ import msgspec
 from orbitmq.core import Queue
 from orbitmq.core.state import ENTRY_SIZE
 from orbitmq.store.consume_queue import QueueFiles
+from orbitmq.store.jobs import UnwrittenEntries
 from orbitmq.store.layout import can_hold_queue, file_name
 from orbitmq.store.open_files import OpenFiles
 from orbitmq.store.queue_ext import (
@@ -84,7 +85,7 @@ class UnitWriter:
         self._unsynced: dict[Path, None] = {}
 
     def addressed(
-        self, runs: Sequence[tuple[Queue, int, Entries]], bit_map_of: BitMapOf | None
+        self, runs: Sequence[UnwrittenEntries], bit_map_of: BitMapOf | None
     ) -> list[Entries]:
         """Write the units of runs (queue, queue offset, entries); return the entries to be written.
 
@@ -135,7 +136,7 @@ class UnitWriter:
         return ready if offset == queue_offset else bytearray()
 
     def _with_addresses(
-        self, run: tuple[Queue, int, Entries], rest: Entries, units: list[bytes | None]
+        self, run: UnwrittenEntries, rest: Entries, units: list[bytes | None]
     ) -> Entries:
         queue, queue_offset, entries = run
         key = (queue.topic, queue.queue_id)

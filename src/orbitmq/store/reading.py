@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from orbitmq.core import Gathered, PullStatus, Queue, Walked, record_at
 from orbitmq.core.state import ENTRY, ENTRY_SIZE, SCAN_COUNT_LEAST
-from orbitmq.store.consume_queue import HOLE_SIZE, Bounds, QueueFiles
+from orbitmq.store.consume_queue import HOLE_SIZE, QueueFiles, QueueRange
 from orbitmq.store.layout import Folder
 from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.queue_ext import ADDRESS_MAX, ExtraUnits, Unit
@@ -380,7 +380,7 @@ def _first_from(reader: ColdReader, view: QueueView, queue_offset: int, log_offs
     """
     base = view.base_offset
     if queue_offset < base:
-        bounds = Bounds(view.topic, view.queue_id, queue_offset, base)
+        bounds = QueueRange(view.topic, view.queue_id, queue_offset, base)
         queue_offset = reader.queue_files.first_from(bounds, log_offset)
         if queue_offset < base:
             return queue_offset

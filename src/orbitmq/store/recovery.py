@@ -24,7 +24,7 @@ from orbitmq.core import Queue
 from orbitmq.core.state import ENTRY
 from orbitmq.errors import ReadFailed
 from orbitmq.store.checkpoint import Checkpoint, Stamps
-from orbitmq.store.consume_queue import Bounds, Extent, QueueFiles
+from orbitmq.store.consume_queue import Extent, QueueFiles, QueueRange
 from orbitmq.store.entry_proof import EntryProof
 from orbitmq.store.findings import Aside, Finding, FindingKind
 from orbitmq.store.index_shape import is_index_name
@@ -256,7 +256,7 @@ class _Recovery:
         replay.settle_doubts()
         replay.write_out()
         self._cut_index(plan, scan.end_offset)
-        self._tell_damage(replay, scan.end_offset)
+        self._report_damage(replay, scan.end_offset)
         end, missing = fill_missing(self._parts.files, self._log, scan.end_offset)
         self._findings += missing
         ahead_end = self._log.file_end(end) + self._log.file_size
@@ -268,7 +268,7 @@ class _Recovery:
             self._queues.set_all_aside("the log holds no record")
         queues = self._all_queues(replay, end)
         if not is_untouched:
-            self._tell_entries_behind(plan, queues, end)
+            self._report_entries_behind(plan, queues, end)
             self._cut_queues(plan, replay, queues)
             self._parts.index.zero_rest()
             replay.sync()
@@ -312,46 +312,48 @@ class _Recovery:
 
     def _read(self, scan: Scan, start: int, replay: Replay) -> None:
         total = max(0, self._log.files_end - start)
-        written = told = start
+        written = reported = start
         for item in scan.walk():
             if isinstance(item, Gap):
                 self._damage.append(item)
                 replay.add_gap(item)
                 continue
             replay.add(item)
-            if item.log_offset - told >= PROGRESS_BYTES:
-                told = item.log_offset
-                self._progress(told - start, total)
+            if item.log_offset - reported >= PROGRESS_BYTES:
+                reported = item.log_offset
+                self._progress(reported - start, total)
             if item.log_offset - written >= WRITE_OUT_BYTES:
                 written = item.log_offset
                 replay.write_out()
         self._progress(total, total)
 
-    def _tell_damage(self, replay: Replay, end: int) -> None:
+    def _report_damage(self, replay: Replay, end: int) -> None:
         """Make findings of what was passed over; refuse when the log's end cannot be read."""
         log = self._log
-        told = []
+        found = []
         for start, stop in self._damage:
             text = (
                 f"{stop - start} bytes at log offset {start} in {log.path(start)} are no record and"
                 " were passed over; bring them back from a copy or a replica"
             )
-            told.append(Finding(FindingKind.DAMAGE, log.path(start), start, stop - start, text))
-        for walked, why in replay.odd:
+            found.append(Finding(FindingKind.DAMAGE, log.path(start), start, stop - start, text))
+        for walked, why in replay.misplaced:
             path, offset = log.path(walked.log_offset), walked.log_offset
             text = (
                 f"the record at log offset {offset} says it is number {walked.queue_offset} of"
                 f" topic {walked.topic}, queue {walked.queue_id}, but {why}; it was left out there"
             )
-            told.append(Finding(FindingKind.DAMAGE, path, offset, walked.size, text))
+            found.append(Finding(FindingKind.DAMAGE, path, offset, walked.size, text))
         for start, stop in log.unreadable:
             text = f"the disk cannot read {log.path(start)} at log offset {start}; replace the disk"
             if stop > end:
                 raise ReadFailed(f"{text}, and start on a copy of the folder", log.path(start))
-            told.append(Finding(FindingKind.UNREADABLE, log.path(start), start, stop - start, text))
-        self._findings += told[:FINDINGS_MAX]
-        if len(told) > FINDINGS_MAX:
-            text = f"{len(told) - FINDINGS_MAX} more; `orbitmq store check` lists them"
+            found.append(
+                Finding(FindingKind.UNREADABLE, log.path(start), start, stop - start, text)
+            )
+        self._findings += found[:FINDINGS_MAX]
+        if len(found) > FINDINGS_MAX:
+            text = f"{len(found) - FINDINGS_MAX} more; `orbitmq store check` lists them"
             self._findings.append(Finding(FindingKind.DAMAGE, log.path(end), -1, 0, text))
 
     def _tidy_log(self, plan: Plan, end: int, following: int | None) -> None:
@@ -407,11 +409,13 @@ class _Recovery:
                 replay.go_on_at(key, number)
         replay.write_out()
         keys = [*self._queues.extents, *(replay.lanes.keys() - self._queues.extents.keys())]
-        odd = (Gap(walked.log_offset, walked.log_offset + 1) for walked, _ in replay.odd)
-        lost = [*self._damage, *odd]
-        return {key: self._queue(key, replay, end, lost) for key in keys}
+        misplaced = (
+            Gap(walked.log_offset, walked.log_offset + 1) for walked, _ in replay.misplaced
+        )
+        damaged = [*self._damage, *misplaced]
+        return {key: self._queue(key, replay, end, damaged) for key in keys}
 
-    def _queue(self, key: QueueKey, replay: Replay, end: int, lost: list[Gap]) -> Queue:
+    def _queue(self, key: QueueKey, replay: Replay, end: int, damaged: list[Gap]) -> Queue:
         queue_files, first_log = self._parts.queue_files, self._log.first_offset
         extent, lane = self._queues.extents.get(key), replay.lanes.get(key)
         first = extent.first_offset if extent is not None else 0
@@ -423,27 +427,29 @@ class _Recovery:
             if known is None and extent is not None:
                 known = queue_files.end_before(extent, end)
             next_offset = known or 0
-        if lost and not (lane is not None and lane.is_anew):
-            next_offset = max(next_offset, self._kept_end(key, next_offset, end, lost))
+        if damaged and not (lane is not None and lane.is_anew):
+            next_offset = max(next_offset, self._end_with_damaged(key, next_offset, end, damaged))
         queue = Queue(*key, next_offset)
         min_offset = min(first, next_offset)
         if first_log:
-            where = Bounds(*key, min_offset, next_offset)
+            where = QueueRange(*key, min_offset, next_offset)
             min_offset = queue_files.first_from(where, first_log)
         queue.begin_at(min_offset)
         return queue
 
-    def _kept_end(self, key: QueueKey, next_offset: int, end: int, lost: list[Gap]) -> int:
-        """Count a queue's last entries in whose records were lost: their numbers are given."""
+    def _end_with_damaged(
+        self, key: QueueKey, next_offset: int, end: int, damaged: list[Gap]
+    ) -> int:
+        """Count a queue's last entries whose records were damaged: their numbers are given."""
         while entry := self._parts.queue_files.read_cold(*key, next_offset, 1):
             log_offset, size, _ = ENTRY.unpack(entry)
-            is_lost = any(gap.start <= log_offset < gap.end for gap in lost)
-            if size <= 0 or log_offset >= end or not is_lost:
+            is_damaged = any(gap.start <= log_offset < gap.end for gap in damaged)
+            if size <= 0 or log_offset >= end or not is_damaged:
                 break
             next_offset += 1
         return next_offset
 
-    def _tell_entries_behind(self, plan: Plan, queues: dict[QueueKey, Queue], end: int) -> None:
+    def _report_entries_behind(self, plan: Plan, queues: dict[QueueKey, Queue], end: int) -> None:
         """Say that queues of others know of records that the log no longer has."""
         if plan.mark is not None:
             return

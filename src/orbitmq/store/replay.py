@@ -30,7 +30,7 @@ from orbitmq.store.queue_ext import ADDRESS_MAX
 from orbitmq.wire.light_queues import is_light
 from orbitmq.wire.record import RECORD_SIZE_MIN
 
-KEYED_MAX = 4_096
+INDEXED_TOGETHER_MAX = 4_096
 HOLES_MAX = 1_000_000
 """A queue that jumps further begins anew behind the jump."""
 
@@ -108,13 +108,13 @@ class Replay:
         self.lanes: dict[QueueKey, Lane] = {}
         self._known: dict[QueueKey, int] = {}
         self._unwritten: dict[QueueKey, Lane] = {}
-        self._keyed: list[tuple[str, int, int, bytes]] = []
+        self._to_index: list[tuple[str, int, int, bytes]] = []
         self._damage = 0
         self._damage_start = 0
         self.store_ms = 0
         self.trusts_bits = True
         """Whether bits of filters in extra units are surely what was written."""
-        self.odd: list[tuple[Walked, str]] = []
+        self.misplaced: list[tuple[Walked, str]] = []
         """Whole records that could not be put into their queue, and why."""
 
     def know(self, extent: Extent, next_offset: int) -> None:
@@ -137,10 +137,10 @@ class Replay:
         if not places and walked.queue_offset and not (self.is_removed and self.is_removed(walked)):
             self._give_up(walked, "its flags say that it is in no queue")
         if may_have_keys(walked.sys_flag, walked.properties):
-            keyed = self._keyed
-            keyed.append((walked.topic, walked.log_offset, walked.store_ms, walked.properties))
-            if len(keyed) >= KEYED_MAX:
-                self._pass_keyed()
+            to_index = self._to_index
+            to_index.append((walked.topic, walked.log_offset, walked.store_ms, walked.properties))
+            if len(to_index) >= INDEXED_TOGETHER_MAX:
+                self._fill_index()
 
     def _enter(self, walked: Walked) -> None:
         """Put a record into the queue that it names."""
@@ -244,7 +244,7 @@ class Replay:
 
     def _give_up(self, walked: Walked, why: str) -> None:
         """Leave a whole record out of its queue; its bytes count as damage."""
-        self.odd.append((walked, why))
+        self.misplaced.append((walked, why))
         self._damage += walked.size
         self._damage_start = walked.log_offset
 
@@ -294,7 +294,7 @@ class Replay:
         for lane in self._unwritten.values():
             self._write_lane(lane)
         self._unwritten.clear()
-        self._pass_keyed()
+        self._fill_index()
         job = self._index.freeze()
         if job is not None:
             for piece in job.by_file():
@@ -308,9 +308,9 @@ class Replay:
         self._queue_files.sync()
         self._index.sync()
 
-    def _pass_keyed(self) -> None:
-        keyed, self._keyed = self._keyed, []
-        self._index.add(keyed)
+    def _fill_index(self) -> None:
+        to_index, self._to_index = self._to_index, []
+        self._index.add(to_index)
         self._index.drain()
 
     def _write_lane(self, lane: Lane) -> None:

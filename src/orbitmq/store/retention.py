@@ -117,7 +117,9 @@ class Retention:
             return Decision([], refusal, reason)
         remove = self._expired(facts, is_forced=is_forced)
         if not remove and ratio > self._settings.max_used_ratio:
-            cause = f"{cause}; but no file may go: {self._kept_because(facts, is_forced=is_forced)}"
+            cause = (
+                f"{cause}; but no file may go: {self._retained_because(facts, is_forced=is_forced)}"
+            )
         return Decision(remove, refusal, cause)
 
     def _doubt(self, facts: Facts) -> str:
@@ -156,7 +158,7 @@ class Retention:
             remove.append(number)
         return remove
 
-    def _kept_because(self, facts: Facts, *, is_forced: bool) -> str:
+    def _retained_because(self, facts: Facts, *, is_forced: bool) -> str:
         if len(facts.log_files) <= 1:
             return "the log's last file stays"
         hours = self._settings.reserved_ms / _HOUR_MS

@@ -207,9 +207,9 @@ def _name_missing(
         start, size = (before + 1) * file_size, (after - before - 1) * file_size
         path = log_folders.path(start)
         text = (
-            f"{log_folders.told(start)} is missing: log offsets {start} to {start + size} cannot be"
-            " read, what comes behind them can; bring the file back from a copy before the next"
-            " start"
+            f"{log_folders.describe(start)} is missing: log offsets {start} to {start + size}"
+            " cannot be read, what comes behind them can; bring the file back from a copy before"
+            " the next start"
         )
         findings.append(Finding(FindingKind.MISSING_FILE, path, start, size, text))
 

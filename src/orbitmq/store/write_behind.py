@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from orbitmq.core import Queue
 from orbitmq.core.state import ENTRY_SIZE
 from orbitmq.ensure import ensure
-from orbitmq.store.flush import Run
+from orbitmq.store.jobs import UnwrittenEntries
 from orbitmq.store.kept_entries import KeptEntries
 
 
@@ -31,11 +31,11 @@ class WriteBehind:
         self._unwritten |= grown
         self.entry_bytes += count * ENTRY_SIZE
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[UnwrittenEntries]:
         """Return the entries to write."""
         return [_run(queue) for queue in self._unwritten]
 
-    def written(self, runs: Iterable[Run]) -> None:
+    def written(self, runs: Iterable[UnwrittenEntries]) -> None:
         """Take in that runs are in the files."""
         for queue, queue_offset, entries in runs:
             if queue not in self._unwritten:
@@ -56,6 +56,6 @@ class WriteBehind:
             self.entry_bytes -= (queue.readable_offset - queue.flushed_offset) * ENTRY_SIZE
 
 
-def _run(queue: Queue) -> Run:
+def _run(queue: Queue) -> UnwrittenEntries:
     first = queue.flushed_offset
-    return Run(queue, first, queue.read_entries(first, queue.readable_offset - first))
+    return UnwrittenEntries(queue, first, queue.read_entries(first, queue.readable_offset - first))

@@ -7,6 +7,6 @@ so that it fits Java's positive int.
 import zlib
 
 
-def crc32(data: bytes | bytearray | memoryview) -> int:
+def body_crc(data: bytes | bytearray | memoryview) -> int:
     """Return the CRC-32 of `data` in 31 bits; 0 for no data."""
     return zlib.crc32(data) & 0x7FFFFFFF

@@ -20,7 +20,7 @@ import msgspec
 
 from orbitmq.ensure import ensure
 from orbitmq.errors import CorruptRecord, LocalProtocolError
-from orbitmq.wire.checksum import crc32
+from orbitmq.wire.checksum import body_crc
 from orbitmq.wire.frame import FRAME_SIZE_MAX
 from orbitmq.wire.host import V4_SIZE, V6_SIZE, Host, pack_ip, unpack_ip
 from orbitmq.wire.properties import PROPERTIES_SIZE_MAX
@@ -251,8 +251,8 @@ def _decode(data: Bytes, start: int, *, is_crc_checked: bool) -> tuple[Record, i
     body_end = body_start + body_size
     topic, properties = _tail(data, body_start, body_end, end, _TOPIC_SIZES[magic])
     body = bytes(data[body_start:body_end])
-    if is_crc_checked and crc32(body) != crc:
-        raise _Damage(f"CRC of the body is {crc32(body):#010x}, stored is {crc:#010x}")
+    if is_crc_checked and body_crc(body) != crc:
+        raise _Damage(f"CRC of the body is {body_crc(body):#010x}, stored is {crc:#010x}")
     record = Record(
         topic=topic,
         body=body,
@@ -354,7 +354,7 @@ def encode_record(record: Record) -> bytes:
     values = (
         total_size,
         record.magic,
-        crc32(record.body),
+        body_crc(record.body),
         record.queue_id,
         record.flag,
         record.queue_offset,
