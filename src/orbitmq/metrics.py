@@ -70,11 +70,11 @@ class Level:
 class Gauge:
     """A number that is asked for when the metrics are shown."""
 
-    __slots__ = ("read",)
-    kind = "gauge"
+    __slots__ = ("kind", "read")
 
-    def __init__(self, read: Callable[[], float]) -> None:
+    def __init__(self, read: Callable[[], float], kind: str = "gauge") -> None:
         self.read = read
+        self.kind = kind
 
     def lines(self, name: str, labels: str) -> list[str]:
         """Return the lines that show it."""
@@ -229,6 +229,10 @@ class Registry:
     ) -> None:
         """Show what `read` gives whenever the metrics are shown; a later `read` replaces it."""
         self._series(name, help_text, labels, Gauge(read)).read = read
+
+    def total(self, name: str, help_text: str, read: Callable[[], float]) -> None:
+        """Show a counter that somebody else keeps; a later `read` replaces it."""
+        self._series(name, help_text, _NO_LABELS, Gauge(read, "counter")).read = read
 
     def rows(
         self, name: str, help_text: str, kind: str, labels: Sequence[str], read: ReadRows

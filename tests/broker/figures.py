@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from orbitmq.broker.counts import Counts
 from orbitmq.broker.stats import BrokerStats
 from orbitmq.broker.stats_windows import SAMPLE_S
 from orbitmq.core import CoreState, Origin, Stamp, Topic, append
@@ -23,7 +24,8 @@ class Figures:
         self.store = Store(outside, folder, StoreOptions(log_file_size=1 << 20))
         self.core = CoreState(self.store.tail, "C", "R")
         self.core.groups.add("G")
-        self.stats = BrokerStats(self.core, self.store, "C", 0.0)
+        self.counts = Counts(self.core, self.store)
+        self.stats = BrokerStats(self.counts, self.core, "C", 0.0)
         self.now_s = 0.0
 
     def put(self, topic: str, count: int, queue_id: int = 0) -> None:

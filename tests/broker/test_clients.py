@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from orbitmq.broker import clients
-from orbitmq.broker.client_metrics import add_client_metrics
 from orbitmq.broker.clients import ClientTable, Member
 from orbitmq.broker.queue_locks import QueueLocks
+from orbitmq.broker.shown_metrics import add_client_metrics
 from orbitmq.core import CoreState, LogTail
 from orbitmq.errors import LimitExceeded, RemoteProtocolError
 from orbitmq.metrics import Registry

@@ -376,7 +376,7 @@ def test_figures_show_how_long_the_disk_took(tmp_path: Path) -> None:
         assert (await pull).code == 0
         table = json.loads((await running.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body)["table"]
         assert 40 <= int(table["getMessageEntireTimeMax"]) < LIMIT_S * 1000
-        took = running.broker._context.stats._latencies["0@T@G"]
+        took = running.broker._context.counts.latencies[0, "T", "G"]
         assert (took.messages, took.times) == (int(table["getMessageEntireTimeMax"]), 1)
 
     with_broker(tmp_path, files, write, read)

@@ -184,7 +184,7 @@ def test_a_write_that_the_disk_refuses_is_tried_again_and_delivers_once() -> Non
             assert at.bodies() == [b"a", b"b", b"c"]
             assert at.context.delays.waiting_count() == 0
             size = at.store.queue("T", 0).put_bytes
-            assert at.context.stats._delivered == {0: (3, size, 3)}, "refused ones are no gets"
+            assert at.context.counts.delivered == {0: (3, size, 3)}, "refused ones are no gets"
 
     run(inner())
 

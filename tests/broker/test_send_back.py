@@ -143,7 +143,7 @@ def test_what_is_given_back_is_counted_by_its_first_topic(
     async def act(at: Running) -> None:
         context = context_of(at)
         monkeypatch.setattr(
-            context.stats, "note_sent_back", lambda topic, group: counted.append((topic, group))
+            context.counts, "note_sent_back", lambda topic, group: counted.append((topic, group))
         )
         assert (await give_back(at)).code == 0
         message = NewMessage(

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from orbitmq.broker import counts as counts_module
 from orbitmq.broker import stats as stats_module
-from orbitmq.broker.stats_windows import Series, Totals
+from orbitmq.broker.counts import Totals
+from orbitmq.broker.stats_windows import Series
 from orbitmq.wire.bodies_runtime import BrokerStatsData, WindowFigures
 from orbitmq.wire.names import SCHEDULE_TOPIC
 from tests.broker.figures import Figures
@@ -83,8 +85,8 @@ def test_a_topic_leaves_the_minute_when_nothing_comes(figures: Figures) -> None:
 
 
 def test_pulls_are_counted_by_topic_and_group(figures: Figures) -> None:
-    figures.stats.note_got("A", "G", 32, 3200)
-    figures.stats.note_got("A", "G", 8, 800)
+    figures.counts.note_got("A", "G", 32, 3200)
+    figures.counts.note_got("A", "G", 8, 800)
     assert figures.stats.view("GROUP_GET_NUMS", "A@G") == BrokerStatsData()
     figures.sample()
     data = figures.stats.view("GROUP_GET_NUMS", "A@G")
@@ -96,7 +98,7 @@ def test_pulls_are_counted_by_topic_and_group(figures: Figures) -> None:
 
 def test_messages_sent_back_are_counted_and_are_no_puts_of_the_broker(figures: Figures) -> None:
     figures.put(SCHEDULE_TOPIC, 1, queue_id=2)
-    figures.stats.note_sent_back("A", "G")
+    figures.counts.note_sent_back("A", "G")
     figures.sample()
     assert figures.sums("SNDBCK_PUT_NUMS", "A@G") == (1, 0, 0)
     assert figures.stats.view("BROKER_PUT_NUMS", "C") is not None
@@ -110,10 +112,10 @@ def test_delivered_delayed_messages_are_gets_of_their_queue_and_of_its_consumer(
     by_group = f"{SCHEDULE_TOPIC}@SCHEDULE_CONSUMER"
     by_queue = f"{SCHEDULE_TOPIC}@0@SCHEDULE_CONSUMER"
     assert figures.stats.view("GROUP_GET_NUMS", by_group) is None
-    figures.stats.note_delivered(0, 2, 300)
+    figures.counts.note_delivered(0, 2, 300)
     assert figures.stats.view("GROUP_GET_NUMS", by_group) == BrokerStatsData()
-    figures.stats.note_delivered(3, 1, 150)
-    figures.stats.note_got(SCHEDULE_TOPIC, "SCHEDULE_CONSUMER", 4, 600)
+    figures.counts.note_delivered(3, 1, 150)
+    figures.counts.note_got(SCHEDULE_TOPIC, "SCHEDULE_CONSUMER", 4, 600)
     figures.sample()
     data = figures.stats.view("GROUP_GET_SIZE", by_group)
     assert data is not None
@@ -126,12 +128,12 @@ def test_delivered_delayed_messages_are_gets_of_their_queue_and_of_its_consumer(
 def test_the_time_of_pulls_is_that_of_those_which_the_hot_path_left(figures: Figures) -> None:
     figures.put("A", 1)
     assert figures.stats.view("GROUP_GET_LATENCY", "0@A@G") is None
-    figures.stats.note_got("A", "G", 1, 10)
+    figures.counts.note_got("A", "G", 1, 10)
     assert figures.stats.view("GROUP_GET_LATENCY", "0@A@G") == BrokerStatsData()
     assert figures.stats.view("GROUP_GET_LATENCY", "1@A@G") is None
     assert figures.stats.view("GROUP_GET_LATENCY", "A@G") is None
-    figures.stats.note_latency(0, "A", "G", 0.0039)
-    figures.stats.note_latency(0, "A", "G", 0.0061)
+    figures.counts.note_latency(0, "A", "G", 0.0039)
+    figures.counts.note_latency(0, "A", "G", 0.0061)
     figures.sample()
     data = figures.stats.view("GROUP_GET_LATENCY", "0@A@G")
     assert data is not None
@@ -142,15 +144,15 @@ def test_the_time_of_pulls_is_that_of_those_which_the_hot_path_left(figures: Fig
 
 
 def test_the_longest_look_of_a_pull_is_kept_in_whole_milliseconds(figures: Figures) -> None:
-    assert figures.stats.get_ms_max == 0
+    assert figures.counts.get_ms_max == 0
     for took_s in (0.0004, 0.0129, 0.003):
-        figures.stats.note_look(took_s)
-    assert figures.stats.get_ms_max == 12
+        figures.counts.note_look(took_s)
+    assert figures.counts.get_ms_max == 12
 
 
 def test_rates_are_those_of_the_last_ten_seconds_minute_and_ten_minutes(figures: Figures) -> None:
     figures.put("A", 60)
-    figures.stats.note_missed()
+    figures.counts.note_missed()
     assert figures.stats.rates(2.0)[0].put == 30.0
     figures.sample(6)
     ten_s, minute, ten_minutes = figures.stats.rates(60.0)
@@ -163,9 +165,9 @@ def test_rates_are_those_of_the_last_ten_seconds_minute_and_ten_minutes(figures:
 def test_pulls_that_found_or_missed_and_what_they_got_are_rates_of_their_own(
     figures: Figures,
 ) -> None:
-    figures.stats.note_got("A", "G", 32, 3200)
-    figures.stats.note_got("A", "G", 8, 800)
-    figures.stats.note_missed()
+    figures.counts.note_got("A", "G", 32, 3200)
+    figures.counts.note_got("A", "G", 8, 800)
+    figures.counts.note_missed()
     ten_s = figures.stats.rates(1.0)[0]
     assert (ten_s.got, ten_s.found, ten_s.missed) == (40.0, 2.0, 1.0)
 
@@ -176,7 +178,7 @@ def test_a_new_day_keeps_the_totals_of_the_morning(figures: Figures) -> None:
     assert figures.stats.put_mornings == (0, 0)
     figures.stats.note_day(20260102)
     figures.put("A", 2)
-    figures.stats.note_got("A", "G", 1, 10)
+    figures.counts.note_got("A", "G", 1, 10)
     figures.stats.note_day(20260103)
     assert figures.stats.put_mornings == (5, 7)
     assert figures.stats.got_mornings == (0, 1)
@@ -184,8 +186,8 @@ def test_a_new_day_keeps_the_totals_of_the_morning(figures: Figures) -> None:
 
 def test_topics_and_groups_that_are_gone_are_forgotten_when_asked_for(figures: Figures) -> None:
     figures.put("A", 1)
-    figures.stats.note_got("A", "G", 3, 30)
-    figures.stats.note_sent_back("A", "G")
+    figures.counts.note_got("A", "G", 3, 30)
+    figures.counts.note_sent_back("A", "G")
     figures.sample()
     del figures.core.topics["A"]
     figures.sample()
@@ -202,12 +204,13 @@ def test_what_is_more_than_the_tables_hold_is_counted_together(
 ) -> None:
     monkeypatch.setattr("orbitmq.core.state.GOT_MAX", 2)
     monkeypatch.setattr(stats_module, "SERIES_MAX", 2)
+    monkeypatch.setattr(counts_module, "KEYS_MAX", 2)
     for number in range(4):
         figures.put(f"T{number}", 1)
-        figures.stats.note_got(f"T{number}", "G", 1, 10)
-        figures.stats.note_sent_back(f"T{number}", "G")
-        figures.stats.note_latency(0, f"T{number}", "G", 0.001)
-    assert len(figures.stats._latencies) == 2
+        figures.counts.note_got(f"T{number}", "G", 1, 10)
+        figures.counts.note_sent_back(f"T{number}", "G")
+        figures.counts.note_latency(0, f"T{number}", "G", 0.001)
+    assert len(figures.counts.latencies) == 2
     figures.sample()
     shown = [figures.stats.view("TOPIC_PUT_NUMS", f"T{number}") for number in range(4)]
     assert [data is not None and data.stats_minute.sum for data in shown[:2]] == [1, 1]
@@ -224,11 +227,11 @@ def test_idle_groups_make_room_in_a_full_table(
     monkeypatch.setattr(stats_module, "SERIES_MAX", 2)
     figures.put("A", 1)
     figures.core.groups |= {"H"}
-    figures.stats.note_got("A", "G", 1, 10)
-    figures.stats.note_got("A", "H", 1, 10)
+    figures.counts.note_got("A", "G", 1, 10)
+    figures.counts.note_got("A", "H", 1, 10)
     for _ in range(26):
         figures.sample(359)
-        figures.stats.note_got("A", "H", 1, 10)
+        figures.counts.note_got("A", "H", 1, 10)
         figures.sample()
     assert set(figures.core.got) == {("A", "H")}
     assert figures.stats.totals(0.0).got == 28

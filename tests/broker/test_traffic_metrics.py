@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from orbitmq.broker import traffic_metrics
-from orbitmq.broker.traffic_metrics import add_traffic_metrics
+from orbitmq.broker import shown_metrics
+from orbitmq.broker.shown_metrics import add_traffic_metrics
 from orbitmq.metrics import Registry
 from tests.broker.figures import Figures
 from tests.test_metrics import parse
@@ -15,7 +15,7 @@ from tests.test_metrics import parse
 @pytest.fixture
 def shown(tmp_path: Path) -> Iterator[tuple[Figures, Registry]]:
     figures, registry = Figures(tmp_path), Registry()
-    add_traffic_metrics(registry, figures.core, figures.store)
+    add_traffic_metrics(registry, figures.counts, figures.core, figures.store)
     yield figures, registry
     figures.store.close()
 
@@ -23,7 +23,7 @@ def shown(tmp_path: Path) -> Iterator[tuple[Figures, Registry]]:
 def test_puts_and_gets_are_shown_by_topic_and_group(shown: tuple[Figures, Registry]) -> None:
     figures, registry = shown
     figures.put("A", 3)
-    figures.stats.note_got("A", "G", 2, 200)
+    figures.counts.note_got("A", "G", 2, 200)
     rows = parse(registry.render())
     assert rows['orbitmq_broker_put_messages_total{topic="A"}'] == 3
     assert rows['orbitmq_broker_put_bytes_total{topic="A"}'] == figures.store.stats.put_bytes
@@ -51,10 +51,10 @@ def test_more_topics_and_groups_than_are_shown_become_one_row(
     shown: tuple[Figures, Registry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figures, registry = shown
-    monkeypatch.setattr(traffic_metrics, "SHOWN_MAX", 2)
+    monkeypatch.setattr(shown_metrics, "SHOWN_MAX", 2)
     for number in range(5):
         figures.put(f"T{number}", number + 1)
-        figures.stats.note_got(f"T{number}", "G", 10, 100)
+        figures.counts.note_got(f"T{number}", "G", 10, 100)
     rows = parse(registry.render())
     assert rows['orbitmq_broker_put_messages_total{topic="T1"}'] == 2
     assert rows['orbitmq_broker_put_messages_total{topic="other"}'] == 3 + 4 + 5
@@ -68,7 +68,7 @@ def test_lags_are_looked_up_for_a_bounded_number_of_queues(
     shown: tuple[Figures, Registry], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figures, registry = shown
-    monkeypatch.setattr(traffic_metrics, "LAG_QUEUES_MAX", 3)
+    monkeypatch.setattr(shown_metrics, "LAG_QUEUES_MAX", 3)
     for number in range(4):
         figures.core.offsets[f"A@G{number}"] = {0: 0, 1: 0}
     assert sum("lag_messages" in row for row in parse(registry.render())) == 1

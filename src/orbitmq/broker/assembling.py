@@ -8,6 +8,7 @@ Rule: steps of a turn's end are taken in the order they are made here: overload,
 from orbitmq.broker.clients import ClientTable
 from orbitmq.broker.cold_reads import ColdReads
 from orbitmq.broker.context import Context, Tables
+from orbitmq.broker.counts import Counts
 from orbitmq.broker.flushing import Flusher
 from orbitmq.broker.held_reads import HeldReads
 from orbitmq.broker.hot_path import HotPath
@@ -49,6 +50,7 @@ def assemble(
 ) -> Context:
     """Return the parts of one broker; nothing runs yet."""
     store, core = tables.store, tables.core
+    counts = Counts(core, store)
 
     def note_pull(pull: Pull, found: Gathered, took_s: float) -> None:
         note_outcome(context, pull, found, took_s)
@@ -79,9 +81,10 @@ def assemble(
         clock=clock,
         chance=chance,
         boot_ms=clock.wall_ms(),
+        counts=counts,
         stats=BrokerStats(
+            counts,
             core,
-            store,
             settings.broker_cluster_name,
             clock.monotonic_s(),
             has_queues=settings.enable_detail_stat,
@@ -103,7 +106,6 @@ def assemble(
     writer.obey(settings)
     overload.on_late = lambda: _leave_late_pulls(context)
     context.on_settings_change.append(lambda changed: _obey(context, changed))
-    _add_metrics(context, registry)
     return context
 
 
@@ -130,21 +132,3 @@ def _leave_late_pulls(context: Context) -> None:
     """Have the hot core leave pulls alone that have waited too long."""
     is_late = bool(context.overload.late_pull)
     context.core.is_pull_plain = not is_late and is_pull_plain(context.settings)
-
-
-def _add_metrics(context: Context, registry: Registry) -> None:
-    registry.gauge(
-        "orbitmq_broker_held_pulls",
-        "Pulls that wait for a message.",
-        lambda: len(context.held_reads),
-    )
-    registry.gauge(
-        "orbitmq_broker_delayed_messages",
-        "Delayed messages that wait to be delivered.",
-        context.delays.waiting_count,
-    )
-    registry.gauge(
-        "orbitmq_broker_sql_filters",
-        "Filters by expression that groups have on topics.",
-        lambda: len(context.filters),
-    )

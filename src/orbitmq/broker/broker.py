@@ -22,7 +22,6 @@ from orbitmq.broker.address_server import LOOK_UP_S, AddressServer
 from orbitmq.broker.assembling import assemble, close_parts
 from orbitmq.broker.bit_maps import BitMaps, bloom_of
 from orbitmq.broker.changes import CHANGES_FILE, SettingChanges
-from orbitmq.broker.client_metrics import add_client_metrics
 from orbitmq.broker.context import Tables
 from orbitmq.broker.delay_offsets import DelayOffsets
 from orbitmq.broker.delays import Delays
@@ -33,13 +32,12 @@ from orbitmq.broker.offsets import OffsetTable
 from orbitmq.broker.overload import LOOK_S
 from orbitmq.broker.registration import Identity, Registration
 from orbitmq.broker.requests import REFUSED, SERVED
+from orbitmq.broker.shown_metrics import add_metrics
 from orbitmq.broker.slow_groups import SLOW_LOOK_S, SlowGroups
 from orbitmq.broker.stats_windows import SAMPLE_S
-from orbitmq.broker.store_metrics import add_store_metrics
 from orbitmq.broker.store_opening import StoreOpening, this_machine
 from orbitmq.broker.store_options import set_core_limits, store_options
 from orbitmq.broker.topics import TopicTable
-from orbitmq.broker.traffic_metrics import add_traffic_metrics
 from orbitmq.config.broker import BrokerSettings
 from orbitmq.core import CHOSEN, CoreState
 from orbitmq.errors import MQError, SettingError
@@ -129,9 +127,7 @@ class Broker:
         self._context = assemble(
             tables, settings, turn, registry, clock=clock, chance=SystemChance()
         )
-        add_store_metrics(registry, self._store, self._context.cold_reads)
-        add_traffic_metrics(registry, core, self._store)
-        add_client_metrics(registry, self._context.clients, self._context.queue_locks)
+        add_metrics(registry, self._context)
         self._delays = Delays(self._context, registry)
         self._context.hot.on_connection_closed = self._connection_closed
         self.keep_changes_in(config / CHANGES_FILE)
@@ -372,7 +368,7 @@ class Broker:
 
         After a refused write, too: senders are then told the disk's figures.
         """
-        now_s, refused = self._context.clock.monotonic_s(), self._context.writer.refused_count
+        now_s, refused = self._context.clock.monotonic_s(), self._store.stats.put_failures
         is_full = self._store.refusal_kind is RefusalKind.DISK or refused != self._seen_refused
         self._seen_refused = refused
         interval_s = self._context.settings.clean_resource_interval / 1000

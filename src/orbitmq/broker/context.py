@@ -13,6 +13,7 @@ from typing import NamedTuple
 from orbitmq.broker.changes import SettingChanges
 from orbitmq.broker.clients import ClientTable
 from orbitmq.broker.cold_reads import ColdReads
+from orbitmq.broker.counts import Counts
 from orbitmq.broker.delay_offsets import DelayOffsets
 from orbitmq.broker.filters import FilterTable
 from orbitmq.broker.flushing import Flusher
@@ -66,6 +67,7 @@ class Context:
     filters: FilterTable
     clock: Clock
     chance: Chance
+    counts: Counts
     stats: BrokerStats
     deadlines: Deadlines
     hot: HotPath

@@ -106,8 +106,8 @@ class _Level:
             self._wait(RETRY_S)
         elif self._staged_count:
             queue_id = self.follower.queue.queue_id
-            stats = self._context.stats
-            stats.note_delivered(queue_id, self._staged_count, self._staged_bytes)
+            counts = self._context.counts
+            counts.note_delivered(queue_id, self._staged_count, self._staged_bytes)
         self._staged_count = self._staged_bytes = 0
 
     # --- Delivering ---
@@ -165,7 +165,6 @@ class _Level:
         if log_offset is None:
             log_offset = self._put(record)
         if log_offset is not None:
-            self._delays.delivered.value += 1
             self._delays.lateness.observe(late_ms)
             self._staged_count += 1
             self._staged_bytes += self._context.core.tail.end_offset - log_offset
@@ -217,10 +216,6 @@ class Delays:
         self._look_count = 0
         self._caught_up = Watermark()
         """The newest look after which nothing was due any more, and all that was is written."""
-        self.delivered = registry.counter(
-            "orbitmq_broker_delivered_delayed_messages_total",
-            "Delayed messages that were delivered to their topics.",
-        )
         self.lost = registry.counter(
             "orbitmq_broker_lost_delayed_messages_total",
             "Delayed messages that could not be delivered: damaged, or removed with old files.",

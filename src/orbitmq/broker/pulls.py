@@ -104,12 +104,12 @@ Note = Callable[[Pull, Gathered, float], None]
 def note_outcome(context: "Context", pull: Pull, found: Gathered, took_s: float) -> None:
     """Count what a pull got, and tell of an offset that its queue does not have."""
     topic = pull.queue.topic
-    context.stats.note_look(took_s)
+    context.counts.note_look(took_s)
     if found.status is PullStatus.FOUND:
-        context.stats.note_got(topic, pull.group, found.message_count, found.size)
-        context.stats.note_latency(pull.queue.queue_id, topic, pull.group, took_s)
+        context.counts.note_got(topic, pull.group, found.message_count, found.size)
+        context.counts.note_latency(pull.queue.queue_id, topic, pull.group, took_s)
         return
-    context.stats.note_missed()
+    context.counts.note_missed()
     if pull_code(pull, found) is ResponseCode.PULL_OFFSET_MOVED:
         queue = MessageQueue(topic, context.settings.broker_name, pull.queue.queue_id)
         note_offset_moved(context, pull.group, queue, pull.queue_offset, found.next_offset)

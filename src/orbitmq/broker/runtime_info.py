@@ -120,7 +120,7 @@ def _store(context: Context) -> dict[str, str]:
         "putMessageDistributeTime": stats.put_times(),
         "putLatency99": f"{p99_ms:.2f}",
         "putLatency999": f"{p999_ms:.2f}",
-        "getMessageEntireTimeMax": str(context.stats.get_ms_max),
+        "getMessageEntireTimeMax": str(context.counts.get_ms_max),
         "dispatchMaxBuffer": "0",
         "dispatchBehindBytes": str(store.dispatch_lag_bytes),
         "remainHowManyDataToFlush": _bytes(store.unsynced_bytes),

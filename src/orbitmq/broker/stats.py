@@ -1,28 +1,26 @@
-"""What a broker has done: messages taken in, given out and sent back, by topic and group.
+"""The figures of a broker over time: windows by name, as tools ask for them (315), and rates.
 
-In: counts that queues and the core keep anyway, and those of the handlers. Out: totals, rates and
-the figures that tools ask for by name (315).
+In: totals (`counts`), sampled at even intervals. Out: growth in the last minute, hour and day, and
+what was done a second.
 
 Rules:
-1. The hot path counts what it must once a record (bytes) or once a pull; all else is looked up when
-   sampled, in slices that hold up nobody.
+1. Nothing is counted here. Sampling is done in slices that hold up nobody.
 2. Tables are bounded: SERIES_MAX topics and as many pairs of topic and group. Above half of it the
    figures of what is gone, or idle for a day, are forgotten; else with autoDeleteUnusedStats only.
-3. As in the original, totals begin at zero with the process.
-4. Of the original's names these are kept: puts by topic, gets and messages sent back by topic and
+3. Of the original's names these are kept: puts by topic, gets and messages sent back by topic and
    group, puts and gets of the broker, puts and gets by queue of the delay levels, whose consumer is
    SCHEDULE_CONSUMER. Fallen behind and accounting answer "not exist", as there.
-5. GROUP_GET_LATENCY, in whole ms, is that of pulls which the hot path leaves to the handlers. Its
+4. GROUP_GET_LATENCY, in whole ms, is that of pulls which the hot path leaves to the handlers. Its
    own take less than one each: they add nothing to the sum, and the average leaves them out.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from orbitmq.broker.stats_windows import SAMPLE_S, ZERO, Series, Totals
-from orbitmq.core import CoreState, Queue
-from orbitmq.store.store import Store
+from orbitmq.broker.counts import ZERO, Counts, Totals, put_into, sum_of
+from orbitmq.broker.stats_windows import SAMPLE_S, Series
+from orbitmq.core import CoreState
 from orbitmq.wire.bodies_runtime import BrokerStatsData
 from orbitmq.wire.names import SCHEDULE_CONSUMER, SCHEDULE_TOPIC
 
@@ -79,8 +77,8 @@ class BrokerStats:
 
     def __init__(
         self,
+        counts: Counts,
         core: CoreState,
-        store: Store,
         cluster: str,
         now_s: float,
         *,
@@ -88,24 +86,13 @@ class BrokerStats:
     ) -> None:
         """`has_queues`: whether there are figures by queue, too (enableDetailStat)."""
         self._has_queues = has_queues
+        self._counts = counts
         self._core = core
-        self._store = store
         self._cluster = cluster
-        self._sent_back: dict[str, int] = {}
-        self._sent_back_count = 0
-        self._missed = 0
-        self._delivered: dict[int, Totals] = {}
-        """What was delivered of delayed messages, by the queue they waited in."""
-        self._latencies: dict[str, Totals] = {}
-        """How many ms pulls took, by queue, topic and group."""
-        self.get_ms_max = 0
-        """The longest that a pull was looked up; the hot path takes less than one."""
-        self._forgotten = ZERO
-        """What pulls got whose own figures were forgotten."""
         self._tables: dict[str, dict[str, Series]] = {table: {} for table, _ in _NAMES.values()}
         self._number = 0
         self._moments = deque([Moment(now_s)], maxlen=_RATES_LENGTH)
-        self._put_counts_us = list(store.stats.put_counts_us)
+        self._put_counts_us = list(counts.writes.put_counts_us)
         self.put_ms_percentiles = (0.0, 0.0)
         """How long 99 and 99.9 % of the puts of the last whole minute took at most."""
         self._day = 0
@@ -113,52 +100,13 @@ class BrokerStats:
         """What was put until yesterday's and until this morning."""
         self.got_mornings = (0, 0)
 
-    # --- Counting ---
-
-    def note_got(self, topic: str, group: str, count: int, size: int) -> None:
-        """Count the messages that one pull got."""
-        self._core.note_got(topic, group, count, size)
-
-    def note_missed(self) -> None:
-        """Count a pull that found nothing."""
-        self._missed += 1
-
-    def note_look(self, took_s: float) -> None:
-        """Take note of how long a pull was looked up, whatever it found."""
-        self.get_ms_max = max(self.get_ms_max, int(took_s * 1000))
-
-    def note_latency(self, queue_id: int, topic: str, group: str, took_s: float) -> None:
-        """Count how long a pull took that got something."""
-        took_ms = int(took_s * 1000)
-        key = f"{queue_id}@{topic}@{group}"
-        before = self._latencies.get(key, ZERO)
-        if before is not ZERO or len(self._latencies) < SERIES_MAX:
-            self._latencies[key] = Totals(before.messages + took_ms, 0, before.times + 1)
-
-    def note_delivered(self, queue_id: int, count: int, size: int) -> None:
-        """Count delayed messages that left their queue; `size` is that of what was delivered."""
-        before = self._delivered.get(queue_id, ZERO)
-        self._delivered[queue_id] = _sum(before, Totals(count, size, count))
-
-    def note_sent_back(self, topic: str, group: str) -> None:
-        """Count a message that a consumer could not deal with."""
-        key = f"{topic}@{group}"
-        self._sent_back_count += 1
-        if key in self._sent_back or len(self._sent_back) < SERIES_MAX:
-            self._sent_back[key] = self._sent_back.get(key, 0) + 1
-
     # --- Totals and rates ---
 
     def totals(self, now_s: float) -> Moment:
         """Return the broker's totals now."""
-        gots = [*self._core.got.values(), self._core.got_other]
-        return Moment(
-            now_s,
-            self._store.message_count,
-            self._forgotten.messages + sum(got.count for got in gots),
-            self._forgotten.times + sum(got.pulls for got in gots),
-            self._missed,
-        )
+        counts = self._counts
+        got = counts.got_in_all()
+        return Moment(now_s, counts.put_count, got.messages, got.times, counts.missed)
 
     def rates(self, now_s: float) -> list[Rate]:
         """Return the rates of the last 10 s, minute and 10 minutes, or of the time since the start.
@@ -186,29 +134,28 @@ class BrokerStats:
 
     def _is_counted(self, table: str, key: str) -> bool:
         """Whether there is something that the next sampling will show."""
+        counts = self._counts
         if table == "topic":
-            topic = self._core.topics.get(key)
-            return topic is not None and _put(topic.queues.values()).messages > 0
+            return counts.put(key).messages > 0
+        topic, _, group = key.rpartition("@")
         if table == "group":
-            topic_name, _, group = key.rpartition("@")
-            return (topic_name, group) in self._core.got or self._is_delayed(topic_name, group)
+            return counts.got(topic, group) is not None or self._is_delayed(topic, group)
         if table == "latency":
             queue_id, _, pair = key.partition("@")
             return queue_id.isascii() and queue_id.isdecimal() and self._is_got(int(queue_id), pair)
         if table == "sent_back":
-            return key in self._sent_back
+            return (topic, group) in counts.sent_back
         return table.startswith("broker") and key == self._cluster
 
     def _is_delayed(self, topic: str, group: str) -> bool:
-        return bool(self._delivered) and (topic, group) == _DELAYED
+        return bool(self._counts.delivered) and (topic, group) == _DELAYED
 
     def _is_got(self, queue_id: int, pair: str) -> bool:
         """Whether a group, `topic@group`, got something of a topic that has this queue."""
-        topic_name, _, group = pair.rpartition("@")
-        topic = self._core.topics.get(topic_name)
-        return (
-            topic is not None and queue_id in topic.queues and (topic_name, group) in self._core.got
-        )
+        name, _, group = pair.rpartition("@")
+        topic = self._core.topics.get(name)
+        is_known = topic is not None and queue_id in topic.queues
+        return is_known and self._counts.got(name, group) is not None
 
     # --- Sampling ---
 
@@ -220,26 +167,17 @@ class BrokerStats:
         self._number += 1
         self._moments.append(moment := self.totals(now_s))
         # 36 puts a message that its delivery puts again: the original counts the latter only.
-        put = Totals(moment.put - self._sent_back_count)
+        put = Totals(moment.put - self._counts.sent_back_count)
         self._sample("broker_put", self._cluster, now_ms, put)
         self._sample("broker_get", self._cluster, now_ms, Totals(moment.got))
-        for key, count in list(self._sent_back.items()):
-            self._sample("sent_back", key, now_ms, Totals(count, 0, count))
+        for (topic, group), count in list(self._counts.sent_back.items()):
+            self._sample("sent_back", f"{topic}@{group}", now_ms, Totals(count, 0, count))
         yield
-        for number, topic in enumerate(list(self._core.topics.values())):
-            self._sample("topic", topic.name, now_ms, _put(topic.queues.values()))
-            if number % SLICE == SLICE - 1:
-                yield
-        for number, ((name, group), got) in enumerate(list(self._core.got.items())):
-            if (name, group) != _DELAYED:
-                totals = Totals(got.count, got.size, got.pulls)
-                self._sample("group", f"{name}@{group}", now_ms, totals)
-            if number % SLICE == SLICE - 1:
-                yield
-        for number, (key, totals) in enumerate(list(self._latencies.items())):
-            self._sample("latency", key, now_ms, totals)
-            if number % SLICE == SLICE - 1:
-                yield
+        for table, rows in self._by_key():
+            for number, (key, totals) in enumerate(rows):
+                self._sample(table, key, now_ms, totals)
+                if number % SLICE == SLICE - 1:
+                    yield
         self._sample_delivered(now_ms)
         if self._has_queues:
             self._sample_delay_levels(now_ms)
@@ -247,6 +185,14 @@ class BrokerStats:
             self._note_put_times()
         yield
         self._forget(is_forgetful=is_forgetful)
+
+    def _by_key(self) -> Iterator[tuple[str, Iterator[tuple[str, Totals]]]]:
+        """Return the totals of each table, by the original's keys; looked up one by one."""
+        counts = self._counts
+        yield "topic", ((topic.name, put) for topic, put in counts.puts())
+        yield "group", (("@".join(pair), got) for pair, got in counts.gots() if pair != _DELAYED)
+        latencies = list(counts.latencies.items())
+        yield "latency", ((f"{key[0]}@{key[1]}@{key[2]}", took) for key, took in latencies)
 
     def _sample(self, table: str, key: str, now_ms: int, totals: Totals) -> None:
         rows = self._tables[table]
@@ -261,19 +207,19 @@ class BrokerStats:
         topic = self._core.topics.get(SCHEDULE_TOPIC)
         for queue in list(topic.queues.values()) if topic is not None else ():
             key = f"{SCHEDULE_TOPIC}@{queue.queue_id}"
-            self._sample("queue", key, now_ms, _put([queue]))
-        for queue_id, totals in self._delivered.items():
+            self._sample("queue", key, now_ms, put_into([queue]))
+        for queue_id, totals in self._counts.delivered.items():
             key = f"{SCHEDULE_TOPIC}@{queue_id}@{SCHEDULE_CONSUMER}"
             self._sample("queue_got", key, now_ms, totals)
 
     def _sample_delivered(self, now_ms: int) -> None:
         """Sample what the delay levels' consumer got, with what a client got in its name."""
-        got = self._core.got.get(_DELAYED)
-        totals = ZERO if got is None else Totals(got.count, got.size, got.pulls)
-        self._sample("group", "@".join(_DELAYED), now_ms, _sum(totals, *self._delivered.values()))
+        counts = self._counts
+        totals = sum_of(counts.got(*_DELAYED) or ZERO, counts.delivered_in_all())
+        self._sample("group", "@".join(_DELAYED), now_ms, totals)
 
     def _note_put_times(self) -> None:
-        counts = list(self._store.stats.put_counts_us)
+        counts = list(self._counts.writes.put_counts_us)
         grown = [after - before for before, after in zip(self._put_counts_us, counts, strict=True)]
         self._put_counts_us = counts
         self.put_ms_percentiles = (_percentile_ms(grown, 0.99), _percentile_ms(grown, 0.999))
@@ -284,29 +230,27 @@ class BrokerStats:
         for key in list(topics) if is_forgetful or is_tight else ():
             if key not in self._core.topics:
                 del topics[key]
-        got = self._core.got
-        is_tight = len(got) * 2 > SERIES_MAX
-        for topic, group in list(got) if is_forgetful or is_tight else ():
+        pairs = [pair for pair, _ in self._counts.gots()]
+        is_tight = len(pairs) * 2 > SERIES_MAX
+        for topic, group in pairs if is_forgetful or is_tight else ():
             is_gone = topic not in self._core.topics or group not in self._core.groups
-            series = self._tables["group"].get(f"{topic}@{group}")
-            if is_gone or (is_tight and series is not None and series.is_idle):
-                self._forget_group(topic, group)
-        is_tight = len(self._latencies) * 2 > SERIES_MAX
-        for key in list(self._latencies) if is_forgetful or is_tight else ():
-            topic, _, group = key.partition("@")[2].rpartition("@")
-            series = self._tables["latency"].get(key)
-            if (topic, group) not in got or (is_tight and series is not None and series.is_idle):
-                del self._latencies[key]
+            if is_gone or (is_tight and self._is_idle("group", f"{topic}@{group}")):
+                self._counts.forget(topic, group)
+                self._tables["group"].pop(f"{topic}@{group}", None)
+                self._tables["sent_back"].pop(f"{topic}@{group}", None)
+        latencies = self._counts.latencies
+        is_tight = len(latencies) * 2 > SERIES_MAX
+        for row in list(latencies) if is_forgetful or is_tight else ():
+            queue_id, topic, group = row
+            key = f"{queue_id}@{topic}@{group}"
+            is_gone = self._counts.got(topic, group) is None
+            if is_gone or (is_tight and self._is_idle("latency", key)):
+                del latencies[row]
                 self._tables["latency"].pop(key, None)
 
-    def _forget_group(self, topic: str, group: str) -> None:
-        got, before = self._core.got.pop((topic, group)), self._forgotten
-        self._forgotten = Totals(
-            before.messages + got.count, before.size + got.size, before.times + got.pulls
-        )
-        self._tables["group"].pop(f"{topic}@{group}", None)
-        self._tables["sent_back"].pop(f"{topic}@{group}", None)
-        self._sent_back.pop(f"{topic}@{group}", None)
+    def _is_idle(self, table: str, key: str) -> bool:
+        series = self._tables[table].get(key)
+        return series is not None and series.is_idle
 
     def note_day(self, day: int) -> None:
         """Keep the totals of a morning when `day`, a date as a number, is another one."""
@@ -315,18 +259,6 @@ class BrokerStats:
             self.put_mornings = (self.put_mornings[1], now.put)
             self.got_mornings = (self.got_mornings[1], now.got)
         self._day = day
-
-
-def _put(queues: Iterable[Queue]) -> Totals:
-    count = size = 0
-    for queue in queues:
-        count += queue.put_count
-        size += queue.put_bytes
-    return Totals(count, size, count)
-
-
-def _sum(*all_totals: Totals) -> Totals:
-    return Totals(*map(sum, zip(*all_totals, strict=True)))
 
 
 def _percentile_ms(counts: list[int], part: float) -> float:

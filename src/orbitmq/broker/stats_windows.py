@@ -11,21 +11,11 @@ Rules:
 
 from typing import NamedTuple
 
+from orbitmq.broker.counts import ZERO, Totals
 from orbitmq.wire.bodies_runtime import BrokerStatsData, WindowFigures
 
 SAMPLE_S = 10
 """How often a series is sampled."""
-
-
-class Totals(NamedTuple):
-    """What was counted since the start. `times` is how often something was added."""
-
-    messages: int = 0
-    size: int = 0
-    times: int = 0
-
-
-ZERO = Totals()
 
 
 class Span(NamedTuple):

@@ -71,12 +71,6 @@ class TurnWriter:
         self._write_sizes = registry.histogram(
             "orbitmq_store_write_bytes", "Sizes of the log's writes, one per turn of the loop."
         )
-        self._stored = registry.counter(
-            "orbitmq_store_messages_total", "Messages written to the log and given a queue offset."
-        )
-        self._refused = registry.counter(
-            "orbitmq_store_refused_writes_total", "Turns whose log write the disk refused."
-        )
         self._timed_out = registry.counter(
             "orbitmq_store_sync_timeouts_total",
             "Answers that said `not synced in time` because the disk was too slow.",
@@ -87,11 +81,6 @@ class TurnWriter:
     def obey(self, settings: BrokerSettings) -> None:
         """Let answers wait as long as syncFlushTimeout says."""
         self._timeout_s = settings.sync_flush_timeout / 1000
-
-    @property
-    def refused_count(self) -> int:
-        """How often the disk refused a turn's write."""
-        return self._refused.value
 
     # --- Staging ---
 
@@ -171,7 +160,6 @@ class TurnWriter:
     def _refuse(self, staged: list[_Staged], error: StoreError) -> None:
         """Tell everybody that nothing of this turn was stored."""
         self._told_refusal.tell(str(error))
-        self._refused.value += 1
         self._tell_written(error)
         for one in staged:
             send_turned(one.connection, one.answers, partial(as_refused, cause=str(error)))
@@ -201,7 +189,6 @@ class TurnWriter:
     def _note_seen(self, grown: set[Queue]) -> None:
         """Let the answers go that are true now, then tell all who wait for queues to grow."""
         self._store.wake()
-        self._stored.value = self._store.message_count
         for tell in self._parts.on_seen:
             tell(grown)
 

@@ -129,7 +129,7 @@ def _store(context: Context, back: _Back, done: "asyncio.Future[bytes | None]") 
 
     def written(refused: StoreError | None) -> None:
         if refused is None:
-            context.stats.note_sent_back(topic, group)
+            context.counts.note_sent_back(topic, group)
             made = message.topic if is_dead_letter_topic(message.topic) else retry_topic(group)
             context.writer.when_saved(made, lambda: later.answer(reply_to(request)))
         else:
