@@ -44,7 +44,7 @@ from orbitmq.errors import (
     RouteNotFound,
 )
 from orbitmq.spark.connection_options import ConnectionOptions, client_settings
-from orbitmq.spark.queue_words import told_of
+from orbitmq.spark.data_loss import name_of
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.fastjson import read_json
@@ -307,7 +307,7 @@ class QueueFailed(MQError):
     """A question about a queue has no answer. `queue` says which, `cause` why."""
 
     def __init__(self, what: str, queue: MessageQueue, cause: Exception) -> None:
-        super().__init__(f"{told_of(queue)} does not tell {what}: {cause}")
+        super().__init__(f"{name_of(queue)} does not tell {what}: {cause}")
         self.queue = queue
         self.cause = cause
 

@@ -28,7 +28,7 @@ from orbitmq.arrow.segments import mask_of, numbers_of, plain_array, text_array
 from orbitmq.arrow.starts import Bytes, Positions, good_count, walk
 from orbitmq.core import is_end_of_file
 from orbitmq.errors import CorruptRecord
-from orbitmq.spark.data_loss import DataLoss
+from orbitmq.spark.data_loss import KEEP_FILES, removed_bytes, report_loss
 from orbitmq.spark.log_damage import BadRange, behind_damage
 from orbitmq.spark.log_options import LogOptions
 from orbitmq.spark.log_planning import LogRange
@@ -229,13 +229,6 @@ class LogReading:
         yield self._rows.of_damage(bad, part)
 
     def _lost(self, log_range: LogRange) -> None:
-        what = (
-            f"{log_range.path} was removed before bytes {log_range.begin} to {log_range.end - 1} of"
-            " the log were read"
-        )
-        if self._options.fail_on_data_loss:
-            raise DataLoss(
-                f"{what}: keep files longer (fileReservedTime) or read sooner; if that may be, set "
-                "the option 'failOnDataLoss' to false"
-            )
-        log.warning("%s; reading goes on behind them", what)
+        what = removed_bytes(log_range.begin, log_range.end)
+        fails = self._options.fail_on_data_loss
+        report_loss(log_range.path, what, fails=fails, advice=KEEP_FILES)

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from orbitmq.errors import SettingError
-from orbitmq.spark.data_loss import DataLoss
+from orbitmq.spark.data_loss import KEEP_FILES, removed_bytes, report_loss
 from orbitmq.spark.internals import shorten_rest
 from orbitmq.spark.log_files import Log, find_log, has_grown, log_end
 from orbitmq.spark.log_options import FORMAT, LogOptions
@@ -111,9 +111,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if last < begin:  # the log was made anew: latestOffset has told
             begin = first
         if begin < first:
-            self._lose(
-                f"bytes {begin} to {first - 1} of the log were removed before they were read"
-            )
+            self._lose(removed_bytes(begin, first))
             begin = first
         return list(planned(SystemFiles(), found, self._options, Span(begin, last, is_exact=True)))
 
@@ -182,10 +180,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- losses ---
 
     def _lose(self, what: str) -> None:
-        told = f"{FORMAT}: {self._options.path}: {what}"
-        if self._options.fail_on_data_loss:
-            raise DataLoss(
-                f"{told}: keep files longer (fileReservedTime), read sooner, or begin with a new "
-                "checkpoint; if that may be, set the option 'failOnDataLoss' to false"
-            )
-        log.warning("%s; reading goes on with what is there", told)
+        options = self._options
+        place = f"{FORMAT}: {options.path}"
+        advice = f"{KEEP_FILES}Or begin with a new checkpoint. "
+        report_loss(place, what, fails=options.fail_on_data_loss, advice=advice)

@@ -29,7 +29,7 @@ from orbitmq.client.pulling import peek_request
 from orbitmq.client.queue_offsets import max_offset
 from orbitmq.errors import OutcomeUnknown
 from orbitmq.spark.cluster import Cluster, Retries
-from orbitmq.spark.queue_words import told_of
+from orbitmq.spark.data_loss import name_of
 from orbitmq.spark.sink_keys import BATCH_DIGITS, END, TASK_DIGITS
 from orbitmq.spark.sink_patience import patiently, readable_queues
 from orbitmq.wire.bodies_client import MessageQueue
@@ -146,7 +146,7 @@ class Ledger:
 def _stuck(queue: MessageQueue, position: int, answer: Command) -> OutcomeUnknown:
     """Return the failure of a broker that gives neither rows nor a next offset; it may pass."""
     return OutcomeUnknown(
-        f"{told_of(queue)} answers {answer.code} at offset {position} and names no next one"
+        f"{name_of(queue)} answers {answer.code} at offset {position} and names no next one"
     )
 
 

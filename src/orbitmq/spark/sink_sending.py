@@ -26,7 +26,7 @@ from orbitmq.client.remote import failure_of, request
 from orbitmq.client.send_result import SEND_OK, STATUS_OF
 from orbitmq.errors import MQError, RequestFailed, RouteNotFound
 from orbitmq.spark.cluster import Cluster
-from orbitmq.spark.queue_words import told_of
+from orbitmq.spark.data_loss import name_of
 from orbitmq.spark.sink_options import SinkOptions
 from orbitmq.spark.sink_patience import PAUSE_FIRST_S, PAUSE_MAX_S, UNKNOWN, may_pass
 from orbitmq.spark.sink_requests import Request
@@ -169,7 +169,7 @@ class Outbox:
         if status is None:
             raise failure_of(answer)
         if status is not SEND_OK:
-            log.warning("%s has stored rows, but says %s", told_of(queue), status.value)
+            log.warning("%s has stored rows, but says %s", name_of(queue), status.value)
         if not sent.is_timed:
             self._note(sent, queue, answer)
         route = instance.routes.known(sent.topic)
@@ -231,7 +231,7 @@ async def _check_timers(instance: Instance, address: str, queue: MessageQueue) -
 
 
 def _failure(failed: Request, queue: MessageQueue | None, error: MQError) -> SinkFailed:
-    where = told_of(queue) if queue is not None else f"topic {failed.topic}"
+    where = name_of(queue) if queue is not None else f"topic {failed.topic}"
     state = "may be stored or not" if isinstance(error, UNKNOWN) else "are not stored"
     return SinkFailed(f"rows {_told_rows(failed)} of this task {state} in {where}: {error}")
 

@@ -28,8 +28,8 @@ from pyspark.sql.types import StructType
 
 from orbitmq.errors import SettingError
 from orbitmq.spark.cluster import Cluster, cluster_of
+from orbitmq.spark.data_loss import name_of
 from orbitmq.spark.internals import shorten_rest
-from orbitmq.spark.queue_words import told_of
 from orbitmq.spark.sink_bounds import Bounds, earliest_ms, keep_ends
 from orbitmq.spark.sink_earlier import Earlier
 from orbitmq.spark.sink_keys import END, TaskKey, Write, current_task
@@ -283,7 +283,7 @@ def _ensure_readable(unreadable: Collection[MessageQueue]) -> None:
     """Raise SinkFailed for queues in which nobody can look what is stored."""
     if unreadable:
         raise SinkFailed(
-            f"delivery=idempotent looks up what is stored, but {told_of(min(unreadable))} can be"
+            f"delivery=idempotent looks up what is stored, but {name_of(min(unreadable))} can be"
             " written and not read; give the topic as many queues to read as to write and the"
             " permission to read, or write with delivery=at-least-once"
         )

@@ -13,9 +13,9 @@ from collections.abc import Collection, Mapping
 
 from orbitmq.errors import SettingError
 from orbitmq.spark.cluster import Cluster
+from orbitmq.spark.data_loss import name_of
 from orbitmq.spark.offsets import Offsets, read_offsets
 from orbitmq.spark.options import read_time_ms
-from orbitmq.spark.queue_words import told_of
 from orbitmq.spark.topic_options import EARLIEST, FORMAT, GROUP, LATEST, TopicOptions
 from orbitmq.spark.topic_times import first_since
 from orbitmq.wire.bodies_client import MessageQueue
@@ -79,7 +79,7 @@ class Bounds:
             is_none = offset >= self.last[queue]
             if is_none and self._options.starting_offsets_by_timestamp_strategy == "error":
                 raise SettingError(
-                    f"{FORMAT}: option {option!r}: {told_of(queue)} has no message that was stored "
+                    f"{FORMAT}: option {option!r}: {name_of(queue)} has no message that was stored "
                     f"at {times_ms[queue]} ms or later; give an earlier time, or "
                     "'startingOffsetsByTimestampStrategy' as 'latest'"
                 )
@@ -133,7 +133,7 @@ class Bounds:
         for queue, offset in listed.items():
             if offset < EARLIEST_NUMBER:
                 raise SettingError(
-                    f"{FORMAT}: option {option!r}: {offset} of {told_of(queue)} is no offset; "
+                    f"{FORMAT}: option {option!r}: {offset} of {name_of(queue)} is no offset; "
                     "-2 is earliest, -1 is latest"
                 )
             found[queue] = offset
@@ -156,7 +156,7 @@ class Bounds:
             if queue not in known:
                 there = sorted({f"{each.topic} at {each.broker_name}" for each in known})
                 raise SettingError(
-                    f"{FORMAT}: option {option!r}: {told_of(queue)} is not among the queues that "
+                    f"{FORMAT}: option {option!r}: {name_of(queue)} is not among the queues that "
                     f"are read; there are queues of {', '.join(there) or 'nothing'}"
                 )
         return listed

@@ -13,8 +13,8 @@ import re
 
 from orbitmq.errors import RouteNotFound, SettingError
 from orbitmq.spark.cluster import Cluster
+from orbitmq.spark.data_loss import name_of
 from orbitmq.spark.offsets import read_assign
-from orbitmq.spark.queue_words import told_of
 from orbitmq.spark.topic_options import FORMAT, TopicOptions
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.world.clock import Clock, SystemClock
@@ -108,7 +108,7 @@ def _assigned(options: TopicOptions, there: list[MessageQueue]) -> list[MessageQ
                 f"{each.broker_name}:{each.queue_id}" for each in there if each.topic == queue.topic
             ]
             raise SettingError(
-                f"{FORMAT}: option 'assign': there is no {told_of(queue)}; the topic has "
+                f"{FORMAT}: option 'assign': there is no {name_of(queue)}; the topic has "
                 f"{', '.join(has) or 'no queue'}"
             )
     return wanted

@@ -21,10 +21,10 @@ from orbitmq.client.instance import Instance
 from orbitmq.client.queue_offsets import max_offset
 from orbitmq.errors import MQError
 from orbitmq.spark.cluster import Cluster, Retries, cluster_of
-from orbitmq.spark.data_loss import lost
+from orbitmq.spark.data_loss import report_loss, topic_deleted
 from orbitmq.spark.offsets import Offsets
 from orbitmq.spark.topic_choice import queues_there_now
-from orbitmq.spark.topic_gone import gone_queues, may_be_gone, told_gone
+from orbitmq.spark.topic_gone import gone_queues, may_be_gone
 from orbitmq.spark.topic_options import TopicOptions
 from orbitmq.spark.topic_watch import Watch
 from orbitmq.wire.bodies_client import MessageQueue
@@ -125,8 +125,8 @@ class Follower:
         doubtful = {queue for queue, error in failed.items() if may_be_gone(error)} | shorter
         gone = gone_queues(self.cluster, self._options, doubtful)
         for queue in sorted(gone - self.gone):
-            what = told_gone(at.get(queue, 0))
-            lost(queue, what, fails=self._options.fail_on_data_loss)
+            what = topic_deleted(at.get(queue, 0))
+            report_loss(queue, what, fails=self._options.fail_on_data_loss)
         self.gone = gone | (self.gone & failed.keys())
 
     async def _ask_all(self) -> dict[MessageQueue, int | MQError]:

@@ -20,7 +20,7 @@ from orbitmq.client.remote import request
 from orbitmq.config.properties import parse_properties
 from orbitmq.errors import BrokerNotFound, MQError, RequestFailed, RouteNotFound
 from orbitmq.spark.cluster import Cluster, QueueFailed
-from orbitmq.spark.data_loss import lost
+from orbitmq.spark.data_loss import report_loss, topic_deleted
 from orbitmq.spark.topic_options import TopicOptions
 from orbitmq.spark.topic_planning import Range
 from orbitmq.wire.bodies_client import MessageQueue
@@ -59,16 +59,8 @@ def without_gone(cluster: Cluster, options: TopicOptions, ranges: Collection[Ran
     gone = gone_queues(cluster, options, [each.queue for each in ranges])
     for each in ranges:
         if each.queue in gone:
-            lost(each.queue, told_gone(each.begin), fails=options.fail_on_data_loss)
+            report_loss(each.queue, topic_deleted(each.begin), fails=options.fail_on_data_loss)
     return [each for each in ranges if each.queue not in gone]
-
-
-def told_gone(offset: int) -> str:
-    """Return what the reader of such a queue is told."""
-    return (
-        "its topic was deleted, as its broker says; messages from offset "
-        f"{offset} on that were not read are lost"
-    )
 
 
 async def _lacking(

@@ -11,7 +11,7 @@ Rules:
 from collections.abc import Collection
 from typing import Protocol
 
-from orbitmq.spark.data_loss import lost, told_gap
+from orbitmq.spark.data_loss import behind_end, removed, report_loss
 from orbitmq.spark.offsets import Offsets
 from orbitmq.spark.topic_planning import Range
 
@@ -40,13 +40,9 @@ def _held(whole: Range, bounds: Held, *, fails: bool) -> Range:
     queue, begin, end = whole
     first, last = bounds.first[queue], bounds.last[queue]
     if end > last:
-        what = (
-            f"offset {end} is behind its end, {last}: the topic was deleted and made again, or the "
-            "offset is wrong"
-        )
-        lost(queue, what, fails=fails)
+        report_loss(queue, behind_end(end, last), fails=fails)
         end = last
     if begin < first:
-        lost(queue, told_gap(begin, min(first, end)), fails=fails)
+        report_loss(queue, removed(begin, min(first, end)), fails=fails)
         begin = first
     return Range(queue, begin, max(begin, end))

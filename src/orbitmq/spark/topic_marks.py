@@ -74,11 +74,3 @@ def begin_again(
     """Return where reading goes on in a queue with other messages (rule 3); raises QueueFailed."""
     first = cluster.min_offsets([queue], options.retries)[queue]
     return first_since(cluster, options, {queue: mark}, {queue: range(first, end)})[queue]
-
-
-def told_others(offset: int) -> str:
-    """Return what such a queue's reader is told."""
-    return (
-        f"its message at offset {offset - 1} is not the one that was read there: its topic was "
-        "deleted and made again, or its broker has lost its newest messages"
-    )

@@ -26,12 +26,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from orbitmq.errors import BrokerNotFound, RouteNotFound
 from orbitmq.spark.admission import admitted, is_enough, read_duration
 from orbitmq.spark.cluster import PASSING, Cluster, QueueFailed
-from orbitmq.spark.data_loss import lost
+from orbitmq.spark.data_loss import ends_earlier, messages_replaced, report_loss
 from orbitmq.spark.offsets import Offsets
 from orbitmq.spark.topic_bounds import Bounds
 from orbitmq.spark.topic_choice import queues_there_now
 from orbitmq.spark.topic_following import Follower
-from orbitmq.spark.topic_marks import begin_again, marks_at, others, told_others
+from orbitmq.spark.topic_marks import begin_again, marks_at, others
 from orbitmq.spark.topic_options import LATEST, TopicOptions
 from orbitmq.spark.topic_planning import Range
 from orbitmq.spark.topic_samples import record_bytes
@@ -132,7 +132,7 @@ class Stream:
             except QueueFailed as error:
                 if not isinstance(error.cause, (RouteNotFound, BrokerNotFound)):
                     raise
-                lost(queue, str(error.cause), fails=self._options.fail_on_data_loss)
+                report_loss(queue, str(error.cause), fails=self._options.fail_on_data_loss)
         return target
 
     def _ends(self, begins: Offsets, newest: Offsets, limit: ReadLimit) -> Offsets | None:
@@ -171,7 +171,7 @@ class Stream:
         read = {queue: offset for queue, offset in at.items() if ends[queue] > offset}
         found: Offsets = {}
         for queue in others(cluster, options, read, marks):
-            lost(queue, told_others(at[queue]), fails=options.fail_on_data_loss)
+            report_loss(queue, messages_replaced(at[queue]), fails=options.fail_on_data_loss)
             found[queue] = begin_again(cluster, options, queue, marks[queue], newest[queue])
         return found
 
@@ -180,11 +180,7 @@ class Stream:
         end = self.cluster.max_offsets([queue], self._options.retries)[queue]
         if end >= offset:
             return False
-        what = (
-            f"it ends at {end}, but was read up to {offset}: its topic was deleted and made again, "
-            "or its broker has lost its newest messages"
-        )
-        lost(queue, what, fails=self._options.fail_on_data_loss)
+        report_loss(queue, ends_earlier(end, offset), fails=self._options.fail_on_data_loss)
         return True
 
     def _not_behind_end(self, begins: Offsets, lasts: Offsets) -> Offsets:

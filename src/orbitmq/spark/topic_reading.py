@@ -23,7 +23,7 @@ from orbitmq.arrow.segments import repeated, text_array
 from orbitmq.arrow.starts import walk
 from orbitmq.errors import RemoteProtocolError
 from orbitmq.spark.cluster import Cluster, QueueFailed, cluster_of
-from orbitmq.spark.data_loss import lost, told_gap
+from orbitmq.spark.data_loss import removed, report_loss
 from orbitmq.spark.internals import shorten_rest
 from orbitmq.spark.topic_gone import may_be_gone, without_gone
 from orbitmq.spark.topic_options import TopicOptions
@@ -92,8 +92,8 @@ class RangeReader:
     def _decoded(self, pieces: list[Piece]) -> Any:
         for piece in pieces:
             if piece.lost_count:
-                gap = told_gap(piece.end - piece.lost_count, piece.end)
-                lost(self._range.queue, gap, fails=self._options.fail_on_data_loss)
+                gap = removed(piece.end - piece.lost_count, piece.end)
+                report_loss(self._range.queue, gap, fails=self._options.fail_on_data_loss)
         data = b"".join([piece.body for piece in pieces])
         starts = walk(data)
         if starts.stop != "end":
@@ -108,7 +108,7 @@ class RangeReader:
         decoded = self._decoder.decode(data, positions)
         for damage in decoded.damage:
             what = f"a message of {self._place(pieces)} is damaged ({damage.why})"
-            lost(self._range.queue, what, fails=self._options.fail_on_data_loss)
+            report_loss(self._range.queue, what, fails=self._options.fail_on_data_loss)
         return self._chosen(decoded.batch)
 
     def _check_count(self, pieces: list[Piece], row_count: int) -> None:
@@ -117,7 +117,7 @@ class RangeReader:
         if row_count != count:
             first, end = pieces[0].begin, pieces[-1].end
             what = f"the offsets from {first} to {end - 1} have {row_count} messages, not {count}"
-            lost(self._range.queue, what, fails=self._options.fail_on_data_loss)
+            report_loss(self._range.queue, what, fails=self._options.fail_on_data_loss)
 
     def _place(self, pieces: list[Piece]) -> str:
         return f"the offsets {pieces[0].begin} to {pieces[-1].end - 1}"

@@ -34,7 +34,7 @@ from pyspark.sql.streaming.datasource import (
 
 from orbitmq.errors import MQError
 from orbitmq.spark.cluster import QueueFailed, cluster_of
-from orbitmq.spark.data_loss import lost
+from orbitmq.spark.data_loss import messages_replaced, report_loss
 from orbitmq.spark.internals import are_used, carrying_class
 from orbitmq.spark.offsets import (
     batch_end,
@@ -49,7 +49,7 @@ from orbitmq.spark.topic_choice import is_chosen
 from orbitmq.spark.topic_commits import store_progress
 from orbitmq.spark.topic_gone import without_gone
 from orbitmq.spark.topic_held import held
-from orbitmq.spark.topic_marks import others, told_others
+from orbitmq.spark.topic_marks import others
 from orbitmq.spark.topic_options import TopicOptions
 from orbitmq.spark.topic_planning import Range, TopicPartition, planned
 from orbitmq.spark.topic_progress import Stream
@@ -169,7 +169,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = {each.queue: each.end for each in ranges}
         gone = others(cluster_of(options), options, ends, marks_in(end))
         for queue in gone:
-            lost(queue, told_others(ends[queue]), fails=options.fail_on_data_loss)
+            report_loss(queue, messages_replaced(ends[queue]), fails=options.fail_on_data_loss)
         return [each for each in ranges if each.queue not in gone]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
