@@ -12,8 +12,8 @@ import pytest
 from orbitmq import Admin
 from orbitmq.errors import ConnectionClosed
 from orbitmq.spark.cluster import cluster_of
-from orbitmq.spark.sink_bounds import group_of
 from orbitmq.spark.sink_keys import TaskKey
+from orbitmq.spark.sink_ledger import group_of
 from orbitmq.spark.sink_sending import SinkFailed
 from orbitmq.spark.sink_writing import SinkPlan, TopicStreamWriter
 from orbitmq.testing import EmbeddedBroker

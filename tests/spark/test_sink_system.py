@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 from orbitmq import Admin
-from orbitmq.spark.sink_bounds import group_of
 from orbitmq.spark.sink_keys import END, TaskKey
+from orbitmq.spark.sink_ledger import group_of
 from orbitmq.spark.sink_sending import SinkFailed
 from orbitmq.spark.sink_writing import SinkPlan, TopicStreamWriter
 from tests.foreign.judged import System

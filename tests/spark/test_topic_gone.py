@@ -14,7 +14,7 @@ from orbitmq.client.remote import request
 from orbitmq.spark.cluster import QueueFailed, cluster_of
 from orbitmq.spark.data_loss import DataLoss
 from orbitmq.spark.offsets import nested, offsets_in
-from orbitmq.spark.topic_gone import gone_queues
+from orbitmq.spark.topic_loss import deleted_queues
 from orbitmq.spark.topic_stream import TopicStreamReader
 from orbitmq.testing import EmbeddedBroker
 from orbitmq.wire.bodies_client import MessageQueue
@@ -268,7 +268,7 @@ def test_another_broker_at_the_address_of_one_that_is_away_proves_nothing(
     admin = cluster.wait(cluster.admin())
     asked = admin.clusters
     monkeypatch.setattr(admin, "clusters", clusters)
-    assert gone_queues(cluster, options, [away, here]) == {here}
+    assert deleted_queues(cluster, options, [away, here]) == {here}
 
 
 # --- real queries ---

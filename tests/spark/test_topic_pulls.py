@@ -11,7 +11,7 @@ import pytest
 from orbitmq.arrow.columns import arrow_schema
 from orbitmq.spark.cluster import QueueFailed, cluster_of
 from orbitmq.spark.data_loss import DataLoss
-from orbitmq.spark.topic_bounds import Bounds
+from orbitmq.spark.topic_offsets import Bounds
 from orbitmq.spark.topic_planning import Range
 from orbitmq.spark.topic_pulls import WINDOW_COUNT_MAX, Piece, QueuePulls
 from orbitmq.spark.topic_reading import RangeReader, read_ranges

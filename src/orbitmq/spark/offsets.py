@@ -7,7 +7,7 @@ Rules:
    compares offsets as text, and another order would look like news.
 2. A micro-batch's end says where queues begin that begin with it, under STARTS: they are no part of
    its start. So a batch that is run again reads the same, whatever the cluster says then.
-3. It also says when the last messages before it were stored, under STORED: see `topic_marks`.
+3. It also says when the last messages before it were stored, under STORED: see `topic_looks`.
    Where tasks are sized by bytes, how large messages were taken to be is under SIZE: a batch that
    is run again has the same tasks, by which an idempotent sink knows its rows.
 4. Topics are the user's names, without the namespace.

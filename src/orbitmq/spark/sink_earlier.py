@@ -7,7 +7,7 @@ Why this holds, on originals too, is in docs/internals/spark-sink.md. A task tha
    stored. An index may lack keys, never invent them; that look-up ends most repeated tasks.
 2. Neither is there, this process has seen an earlier batch of the run, and it is a first attempt:
    nothing is stored (sink_keys rules 2 and 3). That look-up begins all new tasks.
-3. Else the queues, from where the batch began (`sink_bounds`): they are exact. Rows are compared
+3. Else the queues, from where the batch began (`sink_ledger`): they are exact. Rows are compared
    one by one only where some are stored.
 4. What a dead attempt still has on its way is waited for: a task that finds rows of its own, or is
    not the first attempt, looks again after `fenceMs` until nothing is new.
@@ -22,9 +22,15 @@ import numpy as np
 
 from orbitmq.client.remote import request
 from orbitmq.spark.cluster import Cluster
-from orbitmq.spark.sink_bounds import LOOK_RETRIES, Bounds
 from orbitmq.spark.sink_keys import BEGIN, END, MOVED, TaskKey
-from orbitmq.spark.sink_ledger import Ledger, Place, Stored, contents_hashes
+from orbitmq.spark.sink_ledger import (
+    LOOK_RETRIES,
+    BatchStarts,
+    Ledger,
+    Place,
+    Stored,
+    contents_hashes,
+)
 from orbitmq.spark.sink_messages import Messages
 from orbitmq.spark.sink_options import SinkOptions
 from orbitmq.spark.sink_patience import patiently, readable_queues
@@ -78,14 +84,14 @@ class Earlier:
     """What is stored of one task. Used by one thread, but for `stored`."""
 
     def __init__(
-        self, cluster: Cluster, options: SinkOptions, task: TaskKey, bounds: Bounds
+        self, cluster: Cluster, options: SinkOptions, task: TaskKey, starts: BatchStarts
     ) -> None:
         self.skipped = 0
         """Rows that were left out."""
         self._cluster = cluster
         self._options = options
         self._task = task
-        self._bounds = bounds
+        self._starts = starts
         self._ledgers: dict[str, Ledger] = {}
         self._complete: set[str] = set()
         self._left: dict[str, Left] = {}
@@ -98,7 +104,7 @@ class Earlier:
         if END in indexed:
             return True
         if has_one_topic and not indexed and not task.may_be_repeated:
-            queues = self._bounds.queues(topic)
+            queues = self._starts.queues(topic)
             ends = self._cluster.max_offsets(queues, LOOK_RETRIES)
             self._ledgers[topic] = self._new_ledger(topic, ends)
             return False
@@ -163,7 +169,7 @@ class Earlier:
         if key not in _ledgers:
             for old in [each for each in _ledgers if each[2] != prefix]:
                 del _ledgers[old]
-            starts = self._bounds.starts(topic)
+            starts = self._starts.starts(topic)
             _ledgers[key] = self._new_ledger(topic, starts)
         return _ledgers[key]
 

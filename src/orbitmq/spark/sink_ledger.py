@@ -1,23 +1,21 @@
-"""What earlier attempts of a batch have stored, read from the queues themselves.
+"""What earlier attempts of a batch have stored, read from the queues, and where these begin.
 
-In: a topic, the batch's prefix of ids, and the offset of each queue from which on to look. Out: for
-each task of the batch the rows that are stored, and whether it is complete.
-
-Why queues and not the brokers' index: an original writes its index behind the log, and after a
-crash it throws the newest index file away and builds only what lies in the last log files again.
-A key that the index has is stored; a key that it has not may be stored all the same. Queues are
-built again from the log in full before a broker serves.
+In: a topic, the batch's prefix of ids, what was committed of the query or named write. Out: for
+each task of the batch the rows that are stored, and whether it is complete. Why the queues and not
+the brokers' index: docs/internals/spark-sink.md.
 
 Rules:
 1. A ledger looks at each offset once: `catch_up` goes on where it was, and a worker process keeps
-   the ledger for the next tasks of the batch. So a worker reads what was stored since the batch
-   began once, however many tasks it runs.
-2. Rows of a complete task are forgotten. What is kept is as much as tasks under way have stored.
-3. A row is known by its contents, for a shuffle changes the order, and by where it lies.
-4. A queue that was known is looked at, though its broker has left the route: it may hold rows.
+   it for the next tasks of the batch. Rows of a complete task are forgotten.
+2. A row is known by its contents, for a shuffle changes the order, and by where it lies.
+3. A queue that was known is looked at, though its broker has left the route: it may hold rows.
+4. Batch n begins where n - 1 ended, kept as offsets of a group; even and odd batches have one each,
+   as n may still be repeated. Older offsets are only slower; without any, time decides.
 """
 
 import asyncio
+import hashlib
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -27,10 +25,10 @@ import msgspec
 from orbitmq.client.instance import Instance
 from orbitmq.client.pulling import peek_request
 from orbitmq.client.queue_offsets import max_offset
-from orbitmq.errors import OutcomeUnknown
+from orbitmq.errors import MQError, OutcomeUnknown
 from orbitmq.spark.cluster import Cluster, Retries
 from orbitmq.spark.data_loss import name_of
-from orbitmq.spark.sink_keys import BATCH_DIGITS, END, TASK_DIGITS
+from orbitmq.spark.sink_keys import BATCH_DIGITS, END, TASK_DIGITS, TaskKey
 from orbitmq.spark.sink_patience import patiently, readable_queues
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.codes import ResponseCode
@@ -48,6 +46,69 @@ from orbitmq.wire.properties import (
     stored_property,
 )
 from orbitmq.wire.record import scan_records
+from orbitmq.world.clock import SystemClock
+
+log = logging.getLogger(__name__)
+
+GROUP_PREFIX = "SPARK_SINK_"
+CLOCK_SLACK_MS = 10 * 60 * 1000
+"""So much the clocks of program and brokers may differ."""
+KEEP_RETRIES = Retries(count=1, interval_s=0.5)
+LOOK_RETRIES = Retries(count=20, interval_s=0.5)
+
+
+class BatchStarts:
+    """Where the rows of one batch begin."""
+
+    def __init__(self, cluster: Cluster, task: TaskKey, earliest_ms: int) -> None:
+        self._cluster = cluster
+        self._group = group_of(task.query, task.batch - 1)
+        self._earliest_ms = earliest_ms
+
+    def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Return the queues of a topic; none when it does not exist."""
+        return self._cluster.wait(
+            patiently(lambda: readable_queues(self._cluster, topic), LOOK_RETRIES.count)
+        )
+
+    def starts(self, topic: str) -> dict[MessageQueue, int]:
+        """Return the first offset of each queue at which a row of the batch can be."""
+        queues = self.queues(topic)
+        kept = self._cluster.group_offsets(self._group, queues, LOOK_RETRIES)
+        ends = self._cluster.max_offsets(queues, LOOK_RETRIES)
+        known = {queue: at for queue, at in kept.items() if at and at <= ends[queue]}
+        unknown = {queue: self._earliest_ms for queue in queues if queue not in known}
+        by_time = self._cluster.offsets_for_times(unknown, LOOK_RETRIES)
+        return {**{queue: max(0, at) for queue, at in by_time.items()}, **known}
+
+
+def earliest_ms(look_back_ms: int, begun_ms: int | None = None) -> int:
+    """Return the time before which nothing is stored (rule 3); `begun_ms`: of a nameless write."""
+    if begun_ms is not None:
+        return max(0, begun_ms - CLOCK_SLACK_MS)
+    return max(0, SystemClock().wall_ms() - look_back_ms)
+
+
+def group_of(query: str, batch: int) -> str:
+    """Return the consumer group in whose name brokers keep the ends of a batch (rule 1)."""
+    digest = hashlib.blake2b(query.encode(), digest_size=8)
+    return f"{GROUP_PREFIX}{digest.hexdigest()}_{batch % 2}"
+
+
+def keep_ends(
+    cluster: Cluster, query: str, batch: int, ends: Iterable[Mapping[MessageQueue, int]]
+) -> None:
+    """Have brokers keep where a batch has ended (rules 1 and 4)."""
+    highest: dict[MessageQueue, int] = {}
+    for each in ends:
+        for queue, end in each.items():
+            highest[queue] = max(end, highest.get(queue, 0))
+    group = group_of(query, batch)
+    try:
+        cluster.store_group_offsets(group, highest, KEEP_RETRIES)
+    except MQError as error:
+        log.info("the end of batch %d is not kept, a repeated one reads more: %s", batch, error)
+
 
 PULL_COUNT = 1_024
 """Brokers give fewer: 32 at an original's defaults."""

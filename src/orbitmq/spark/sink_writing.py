@@ -30,9 +30,9 @@ from orbitmq.errors import SettingError
 from orbitmq.spark.cluster import Cluster, cluster_of
 from orbitmq.spark.data_loss import name_of
 from orbitmq.spark.internals import shorten_rest
-from orbitmq.spark.sink_bounds import Bounds, earliest_ms, keep_ends
 from orbitmq.spark.sink_earlier import Earlier
 from orbitmq.spark.sink_keys import END, TaskKey, Write, current_task
+from orbitmq.spark.sink_ledger import BatchStarts, earliest_ms, keep_ends
 from orbitmq.spark.sink_messages import Messages, messages_of, named_columns, rows_by_topic
 from orbitmq.spark.sink_options import FORMAT, SinkOptions, check_sink_topic, sink_options
 from orbitmq.spark.sink_patience import patiently
@@ -170,8 +170,8 @@ class Writing:
         self._earlier: Earlier | None = None
         if self._options.is_idempotent:
             since_ms = earliest_ms(self._options.look_back_ms, plan.begun_ms)
-            bounds = Bounds(cluster, task, since_ms)
-            self._earlier = Earlier(cluster, self._options, task, bounds)
+            starts = BatchStarts(cluster, task, since_ms)
+            self._earlier = Earlier(cluster, self._options, task, starts)
         self._outbox = Outbox(cluster, self._options, self._earlier)
         self._requests: dict[str, Requests] = {}
         self._position = 0

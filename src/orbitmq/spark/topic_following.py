@@ -1,16 +1,17 @@
-"""What a running stream knows of its queues: which there are, and where they end.
+"""What a running stream knows of its queues: which there are, where they end, and when they grow.
 
 In: the cluster as it changes. Out: the newest ends, and word when there is something new.
 
 Rules:
 1. Queues are looked for again every `routeCacheTtlMs`. A queue that was once known stays: its
-   broker may come back, and only its offsets say that messages are gone.
-2. A broker that does not answer is told about in the log once, and once when it is back. Its queues
-   have no end until then: the stream goes on with the others.
-3. A topic that was deleted is a loss (topic_gone.py), told once until it is there again. Brokers
-   say 0 for the end of its queues: one that ends earlier than before is looked at, too.
+   broker may come back, and only its offsets say that messages are lost.
+2. A broker that does not answer is warned of once, and once when it is back. Its queues have no end
+   until then: the stream goes on with the others.
+3. A topic that was deleted is a loss (topic_loss.py), reported once until it is there again.
+   Brokers say 0 for the end of its queues: one that ends earlier than before is looked at, too.
 4. Ends are asked for again when a held pull brought news or a route has lost queues, else every
-   ASK_AGAIN_S.
+   ASK_AGAIN_S. Each queue has one held pull, at its end, that outlives the caller's wait; one that
+   fails is asked again after a pause, and counts as news once.
 """
 
 import asyncio
@@ -18,19 +19,85 @@ import logging
 from collections.abc import Mapping
 
 from orbitmq.client.instance import Instance
+from orbitmq.client.pulling import Puller
 from orbitmq.client.queue_offsets import max_offset
+from orbitmq.client.subscriptions import Selector, Subscription
 from orbitmq.errors import MQError
 from orbitmq.spark.cluster import Cluster, Retries, cluster_of
 from orbitmq.spark.data_loss import report_loss, topic_deleted
 from orbitmq.spark.offsets import Offsets
 from orbitmq.spark.topic_choice import queues_there_now
-from orbitmq.spark.topic_gone import gone_queues, may_be_gone
+from orbitmq.spark.topic_loss import deleted_queues, may_be_deleted
 from orbitmq.spark.topic_options import TopicOptions
-from orbitmq.spark.topic_watch import Watch
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.world.clock import Clock, SystemClock
 
 log = logging.getLogger(__name__)
+
+HOLD_S = 15.0
+HOLD_SLACK_S = 10.0
+"""A held pull's answer may come so much later."""
+PAUSE_S = 1.0
+"""Before a queue is asked again whose broker does not answer."""
+
+
+class HeldPulls:
+    """Held pulls of one stream, on the loop in the background."""
+
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._held: dict[MessageQueue, tuple[int, asyncio.Task[None]]] = {}
+        self._news = asyncio.Event()
+
+    async def wait(self, ends: Mapping[MessageQueue, int], timeout_s: float) -> bool:
+        """Return when a queue goes on behind its end, or after the time-out; give whether."""
+        self._hold(ends)
+        try:
+            await asyncio.wait_for(self._news.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        self._news.clear()
+        return True
+
+    def _hold(self, ends: Mapping[MessageQueue, int]) -> None:
+        loop = asyncio.get_running_loop()
+        for queue in [each for each in self._held if each not in ends]:
+            self._held.pop(queue)[1].cancel()
+        for queue, end in ends.items():
+            at, task = self._held.get(queue, (-1, None))
+            if task is None or task.done() or at != end:
+                if task is not None:
+                    task.cancel()
+                self._held[queue] = end, loop.create_task(self._follow(queue, end))
+
+    async def _follow(self, queue: MessageQueue, end: int) -> None:
+        """Wait until a queue has another end than this one."""
+        wired = self._cluster.wire_queue(queue)
+        puller = Puller(await self._cluster.instance(), self._cluster.wrap(self._group))
+        subscription = Subscription(wired.topic, Selector.tags(), version=0)
+        is_silent = False
+        while True:
+            try:
+                answer = await puller.pull_raw(
+                    wired,
+                    subscription,
+                    end,
+                    count_max=1,
+                    suspend_s=HOLD_S,
+                    timeout_s=HOLD_S + HOLD_SLACK_S,
+                    sends_expression=True,
+                )
+            except MQError:
+                if not is_silent:
+                    self._news.set()
+                is_silent = True
+                await asyncio.sleep(PAUSE_S)
+                continue
+            if answer.max_offset != end or is_silent:
+                self._news.set()
+                return
+
 
 ASK_AGAIN_S = 5.0
 ANSWER_S = 2.0
@@ -52,7 +119,7 @@ class Follower:
         self._silent: set[MessageQueue] = set()
         self.gone: set[MessageQueue] = set()
         """Those whose topic was deleted, of which that was told."""
-        self._watch: Watch | None = None
+        self._pulls: HeldPulls | None = None
         self.ends: Offsets = {}
         """The newest ends that are known."""
 
@@ -78,10 +145,10 @@ class Follower:
             self._asked_s = None
 
     async def _wait(self, timeout_s: float) -> bool:
-        if self._watch is None:
-            self._watch = Watch(self.cluster, self._options.group)
+        if self._pulls is None:
+            self._pulls = HeldPulls(self.cluster, self._options.group)
         ends = {queue: self.ends.get(queue, 0) for queue in self._queues}
-        return await self._watch.wait(ends, timeout_s)
+        return await self._pulls.wait(ends, timeout_s)
 
     def _look(self) -> None:
         try:
@@ -122,8 +189,8 @@ class Follower:
         at: Mapping[MessageQueue, int],
     ) -> None:
         """Tell of queues whose topic was deleted (rule 3); raises DataLoss."""
-        doubtful = {queue for queue, error in failed.items() if may_be_gone(error)} | shorter
-        gone = gone_queues(self.cluster, self._options, doubtful)
+        doubtful = {queue for queue, error in failed.items() if may_be_deleted(error)} | shorter
+        gone = deleted_queues(self.cluster, self._options, doubtful)
         for queue in sorted(gone - self.gone):
             what = topic_deleted(at.get(queue, 0))
             report_loss(queue, what, fails=self._options.fail_on_data_loss)

@@ -1,7 +1,7 @@
 """How a running stream goes on: what is there, what the limits let through, where to end.
 
 In: where the stream is, and a limit of Spark's. Out: the next batch's ends, with the starts of
-queues that begin in it and marks (topic_marks.py).
+queues that begin in it and marks (topic_looks.py).
 
 Rules:
 1. `ReadAllAvailable` means all, whatever the options say; the end of the query stays its end.
@@ -28,13 +28,12 @@ from orbitmq.spark.admission import admitted, is_enough, read_duration
 from orbitmq.spark.cluster import PASSING, Cluster, QueueFailed
 from orbitmq.spark.data_loss import ends_earlier, messages_replaced, report_loss
 from orbitmq.spark.offsets import Offsets
-from orbitmq.spark.topic_bounds import Bounds
 from orbitmq.spark.topic_choice import queues_there_now
 from orbitmq.spark.topic_following import Follower
-from orbitmq.spark.topic_marks import begin_again, marks_at, others
+from orbitmq.spark.topic_looks import begin_again, marks_at, others, record_bytes
+from orbitmq.spark.topic_offsets import Bounds
 from orbitmq.spark.topic_options import LATEST, TopicOptions
 from orbitmq.spark.topic_planning import Range
-from orbitmq.spark.topic_samples import record_bytes
 from orbitmq.wire.bodies_client import MessageQueue
 
 log = logging.getLogger(__name__)

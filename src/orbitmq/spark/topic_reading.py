@@ -7,7 +7,7 @@ Rules:
 2. Without a filter there is a row for every offset of the range, or DataLoss; a record that is
    damaged is an error.
 3. Brokers compare hashes of tags, so tags are compared again; keys are compared here only.
-4. A topic that was deleted meanwhile is DataLoss, or the end of the range (topic_gone.py).
+4. A topic that was deleted meanwhile is DataLoss, or the end of the range (topic_loss.py).
 5. A batch has about BATCH_ROWS rows or BATCH_BYTES bytes, whatever is less.
 """
 
@@ -25,7 +25,7 @@ from orbitmq.errors import RemoteProtocolError
 from orbitmq.spark.cluster import Cluster, QueueFailed, cluster_of
 from orbitmq.spark.data_loss import removed, report_loss
 from orbitmq.spark.internals import shorten_rest
-from orbitmq.spark.topic_gone import may_be_gone, without_gone
+from orbitmq.spark.topic_loss import may_be_deleted, without_deleted
 from orbitmq.spark.topic_options import TopicOptions
 from orbitmq.spark.topic_planning import Range
 from orbitmq.spark.topic_pulls import Piece, QueuePulls
@@ -83,11 +83,15 @@ class RangeReader:
                 if batch.num_rows:
                     yield batch
         except QueueFailed as error:
-            if not may_be_gone(error) or without_gone(self._cluster, self._options, [self._range]):
+            if not may_be_deleted(error) or self._is_there():
                 raise
         finally:
             coming.cancel()
             self._cluster.submit(_ended(pieces))
+
+    def _is_there(self) -> bool:
+        """Whether the topic was not deleted; raises DataLoss if that is to be an error."""
+        return bool(without_deleted(self._cluster, self._options, [self._range]))
 
     def _decoded(self, pieces: list[Piece]) -> Any:
         for piece in pieces:

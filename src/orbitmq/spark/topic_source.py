@@ -17,13 +17,13 @@ from pyspark.sql.types import StructType
 from orbitmq.spark.cluster import cluster_of
 from orbitmq.spark.rows import arrow_schema_of, schema_ddl
 from orbitmq.spark.sink_source import TopicSink
-from orbitmq.spark.topic_bounds import Bounds
 from orbitmq.spark.topic_choice import queues_to_read
-from orbitmq.spark.topic_held import held
+from orbitmq.spark.topic_looks import record_bytes
+from orbitmq.spark.topic_loss import readable
+from orbitmq.spark.topic_offsets import Bounds
 from orbitmq.spark.topic_options import EARLIEST, TopicOptions, topic_options
 from orbitmq.spark.topic_planning import Range, TopicPartition, planned
 from orbitmq.spark.topic_reading import read_ranges
-from orbitmq.spark.topic_samples import record_bytes
 from orbitmq.spark.topic_stream import TopicStreamReader
 
 
@@ -62,7 +62,7 @@ class TopicReader(DataSourceReader):
         bounds = Bounds(cluster, options, queues)
         starts, ends = bounds.starts(EARLIEST), bounds.ends()
         ranges = [Range(queue, starts[queue], ends[queue]) for queue in queues]
-        ranges = held(ranges, bounds, fails=options.fail_on_data_loss)
+        ranges = readable(ranges, bounds, fails=options.fail_on_data_loss)
         size = record_bytes(cluster, options, ranges) if options.max_bytes_per_partition else None
         return list(planned(ranges, options, size))
 

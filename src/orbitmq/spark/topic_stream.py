@@ -9,9 +9,9 @@ Rules:
 2. The reader is copied to workers: what it knows of a running stream stays behind.
 3. An end that brings nothing new is the start itself, to the letter.
 4. With nothing new it waits, `longPollMs` at most, and goes on the moment there is something.
-5. Offsets that went back, or other messages before them than were read (topic_marks.py), mean that
+5. Offsets that went back, or other messages before them than were read (topic_looks.py), mean that
    a topic was made again: a loss, or a start from its beginning. Ranges of a topic that was deleted
-   (topic_gone.py) are a loss, or left out.
+   (topic_loss.py) are a loss, or left out.
 6. A small batch has one task; its rows may be sent along with the plan (`topic_small`).
 7. Queues of a checkpoint that the options no longer ask for stay where they are in it, unread and
    not committed: the stream goes on with them there if they are asked for again.
@@ -44,19 +44,16 @@ from orbitmq.spark.offsets import (
     record_bytes_in,
     starts_in,
 )
-from orbitmq.spark.topic_bounds import Bounds
 from orbitmq.spark.topic_choice import is_chosen
 from orbitmq.spark.topic_commits import store_progress
-from orbitmq.spark.topic_gone import without_gone
-from orbitmq.spark.topic_held import held
-from orbitmq.spark.topic_marks import others
+from orbitmq.spark.topic_looks import others, record_bytes
+from orbitmq.spark.topic_loss import readable, without_deleted
+from orbitmq.spark.topic_offsets import Bounds, forget_start, start_of
 from orbitmq.spark.topic_options import TopicOptions
 from orbitmq.spark.topic_planning import Range, TopicPartition, planned
 from orbitmq.spark.topic_progress import Stream
 from orbitmq.spark.topic_reading import read_ranges
-from orbitmq.spark.topic_samples import record_bytes
 from orbitmq.spark.topic_small import is_small, small_rows
-from orbitmq.spark.topic_start import forget_start, start_of
 
 log = logging.getLogger(__name__)
 
@@ -137,22 +134,24 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Plan the tasks of a batch (rule 1); raises DataLoss, MQError."""
         options = self._options
-        ranges = self._held(self._still_there(ranges_between(start, end), end))
+        ranges = self._readable(self._still_there(ranges_between(start, end), end))
         if is_small(ranges, options):
             self._carry(ranges)
             return [TopicPartition(ranges)]
         size = record_bytes_in(end) or self._record_bytes(ranges)
         return list(planned(ranges, options, size))
 
-    def _held(self, ranges: list[Range]) -> list[Range]:
+    def _readable(self, ranges: list[Range]) -> list[Range]:
         """Return what can be read of ranges; brokers are waited for, deleted topics are not."""
         options = self._options
         try:
-            return _held_by(msgspec.structs.replace(options, fetch_offset_num_retries=0), ranges)
+            return _readable_now(
+                msgspec.structs.replace(options, fetch_offset_num_retries=0), ranges
+            )
         except QueueFailed as error:
             log.info("offsets are asked for again: %s", error)
-        there = without_gone(cluster_of(options), options, ranges)
-        return _held_by(_patient(options), there)
+        there = without_deleted(cluster_of(options), options, ranges)
+        return _readable_now(_patient(options), there)
 
     def _record_bytes(self, ranges: list[Range]) -> int | None:
         """Return how large messages are about; None where no option asks for it."""
@@ -234,9 +233,9 @@ def ranges_between(start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Ran
     return [each for each in ranges if each.length > 0]
 
 
-def _held_by(options: TopicOptions, ranges: list[Range]) -> list[Range]:
+def _readable_now(options: TopicOptions, ranges: list[Range]) -> list[Range]:
     bounds = Bounds(cluster_of(options), options, [each.queue for each in ranges])
-    return held(ranges, bounds, fails=options.fail_on_data_loss)
+    return readable(ranges, bounds, fails=options.fail_on_data_loss)
 
 
 def _patient(options: TopicOptions) -> TopicOptions:

@@ -1,24 +1,33 @@
-"""Where reading begins and ends in each queue: names, JSON, times and groups become offsets.
+"""Where reading begins and ends in each queue, and where a stream's start is kept.
 
-In: options, and what queues hold. Out: one offset for each queue.
+In: options, and what queues hold. Out: one offset for each queue; for a stream's start the same
+again after a restart.
 
 Rules:
-1. Numbers that are given count as they are; whether they are still there is for `topic_held`.
+1. Numbers that are given count as they are; whether they are still there is for `topic_loss`.
 2. A time is the first message that was stored then or later. In a queue without any a start is what
    `startingOffsetsByTimestampStrategy` says, an end is the queue's end.
 3. Offsets, times and queues that are listed must be of queues that are read.
+4. Spark asks for a stream's start until the first batch is done. From the moment that batch is
+   planned its plan has the start in it (`offsets.STARTS`). Before that "latest" means the moment of
+   asking, unless `initialOffsetStore` keeps it: as the group's offsets, or in a file.
 """
 
 from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import msgspec
 
 from orbitmq.errors import SettingError
 from orbitmq.spark.cluster import Cluster
 from orbitmq.spark.data_loss import name_of
-from orbitmq.spark.offsets import Offsets, read_offsets
+from orbitmq.spark.offsets import Offsets, nested, read_offsets
 from orbitmq.spark.options import read_time_ms
-from orbitmq.spark.topic_options import EARLIEST, FORMAT, GROUP, LATEST, TopicOptions
-from orbitmq.spark.topic_times import first_since
+from orbitmq.spark.topic_choice import queues_to_read
+from orbitmq.spark.topic_looks import first_since
+from orbitmq.spark.topic_options import CHECKPOINT, EARLIEST, FORMAT, GROUP, LATEST, TopicOptions
 from orbitmq.wire.bodies_client import MessageQueue
+from orbitmq.world.files import Files, SystemFiles
 
 EARLIEST_NUMBER, LATEST_NUMBER = -2, -1
 
@@ -167,3 +176,47 @@ class Bounds:
             return {}
         spans = {queue: range(self.first[queue], self.last[queue]) for queue in times_ms}
         return first_since(self._cluster, self._options, times_ms, spans)
+
+
+def start_of(cluster: Cluster, options: TopicOptions, files: Files | None = None) -> Offsets:
+    """Return where a stream begins; raises MQError that names option, topic, broker and queue."""
+    store = options.initial_offset_store
+    if store == CHECKPOINT:
+        return _resolved(cluster, options)
+    if store == GROUP:
+        return _of_group(cluster, options)
+    return _of_file(cluster, options, Path(store), files if files is not None else SystemFiles())
+
+
+def forget_start(options: TopicOptions, files: Files | None = None) -> None:
+    """Remove the file of the start: the first batch is done."""
+    if options.initial_offset_store not in (CHECKPOINT, GROUP):
+        files = files if files is not None else SystemFiles()
+        path = Path(options.initial_offset_store)
+        if files.size(path) is not None:
+            files.remove(path)
+
+
+def _resolved(cluster: Cluster, options: TopicOptions) -> Offsets:
+    queues = queues_to_read(cluster, options)
+    return Bounds(cluster, options, queues).starts(LATEST)
+
+
+def _of_group(cluster: Cluster, options: TopicOptions) -> Offsets:
+    queues = queues_to_read(cluster, options)
+    stored = cluster.group_offsets(options.group, queues, options.retries)
+    known = {queue: offset for queue, offset in stored.items() if offset is not None}
+    if len(known) == len(queues):
+        return known
+    start = Bounds(cluster, options, queues).starts(LATEST) | known
+    cluster.store_group_offsets(options.group, start, options.retries)
+    return start
+
+
+def _of_file(cluster: Cluster, options: TopicOptions, path: Path, files: Files) -> Offsets:
+    if (kept := files.read(path)) is not None:
+        return read_offsets("initialOffsetStore", kept.decode())
+    start = _resolved(cluster, options)
+    files.make_folder(path.parent)
+    files.replace(path, msgspec.json.encode(nested(start)))
+    return start
