@@ -108,7 +108,6 @@ DECIDED_IN: Mapping[str, tuple[str, ...]] = {
 }
 # Parameters that are tuples without a name, by package. The numbers may only fall.
 UNNAMED_TUPLES: Mapping[str, int] = {
-    "broker": 6,
     "cli": 1,
     "client": 2,
     "core": 2,

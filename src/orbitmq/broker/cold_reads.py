@@ -84,6 +84,13 @@ class _Read:
         """Until it is slow, while it runs."""
 
 
+class _PullRead(NamedTuple):
+    """What a pull got, and how long it took."""
+
+    found: Gathered
+    took_s: float
+
+
 class ColdReads:
     """Reads old messages for one broker."""
 
@@ -130,7 +137,7 @@ class ColdReads:
 
         timed = TimedFilter(pull.accepts, self._now_s) if pull.accepts is not None else None
 
-        def read() -> tuple[Gathered, float]:
+        def read() -> _PullRead:
             begin_s = self._now_s()
             limits = self._limits(view, pull, hot_offset)
             chosen = EntryFilter(pull.codes)
@@ -139,12 +146,11 @@ class ColdReads:
             found = gather_cold(
                 self._store.reader, view, pull.queue_offset, pull.count_max, chosen, limits
             )
-            return found, self._now_s() - begin_s
+            return _PullRead(found, self._now_s() - begin_s)
 
-        def answer(read_in: tuple[Gathered, float]) -> Parts:
-            found, took_s = read_in
-            self._note(pull, found, took_s)
-            return found_parts(pull, found)
+        def answer(read: _PullRead) -> Parts:
+            self._note(pull, read.found, read.took_s)
+            return found_parts(pull, read.found)
 
         return self._answer(owner, pull.request, read, answer)
 

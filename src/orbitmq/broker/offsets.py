@@ -215,7 +215,7 @@ class OffsetTable:
                 if offset > end_offset:
                     queues[queue_id] = end_offset
                     moved_count += 1
-                    _tell(moved_count, f"{key}, queue {queue_id}", (offset, end_offset))
+                    _tell(moved_count, f"{key}, queue {queue_id}", offset, end_offset)
         if moved_count:
             log.warning("consumer offsets that lay behind their queues' ends: %d", moved_count)
             self._seen = self._copy()
@@ -285,11 +285,12 @@ def _split(key: str) -> tuple[str, str]:
     return topic, group
 
 
-def _tell(number: int, where: str, offsets: tuple[int, int]) -> None:
+def _tell(number: int, where: str, offset: int, end_offset: int) -> None:
     if number <= TOLD_MAX:
         log.warning(
             "the consumer offset of %s (topic@group) was %d, but the queue ends at %d: what lay"
             " behind is lost; the group goes on at the end",
             where,
-            *offsets,
+            offset,
+            end_offset,
         )

@@ -150,10 +150,20 @@ def _record(walked: Walked, view: memoryview, position: int) -> FollowedRecord:
     return tuple.__new__(FollowedRecord, (*fields, store_ms, reconsume_times))
 
 
-def read_records(
-    reader: ColdReader, view: QueueView, queue_offset: int
-) -> tuple[dict[int, FollowedRecord], int]:
-    """Return the next records by their offset, from the files, and where to go on; for a thread.
+class FoundRecords(NamedTuple):
+    """Records from the files by their offset, and where to go on."""
+
+    records: dict[int, FollowedRecord]
+    next_offset: int
+
+
+class _FoundEntries(NamedTuple):
+    entries: bytes
+    next_offset: int
+
+
+def read_records(reader: ColdReader, view: QueueView, queue_offset: int) -> FoundRecords:
+    """Return the next records, from the files; for a thread.
 
     Offsets that it lacks are lost, or holes. Raises ReadFailed when the disk refuses.
     """
@@ -163,7 +173,7 @@ def read_records(
         walked = record_at(part, 0, log_offset_of(part))
         if walked is not None:
             records[walked.queue_offset] = _record(walked, part, 0)
-    return records, found.next_offset
+    return FoundRecords(records, found.next_offset)
 
 
 class QueueFollower:
@@ -307,11 +317,12 @@ class QueueFollower:
     def _read_entries(self, offset: int) -> None:
         view, reader = snapshot(self.queue, offset, COLD_ENTRIES), self._context.store.reader
 
-        def read() -> tuple[bytes, int]:
+        def read() -> _FoundEntries:
             entries = reader.entries(view, offset, COLD_ENTRIES)
-            return entries, offset if entries else behind_queue_file(reader, view, offset)
+            next_offset = offset if entries else behind_queue_file(reader, view, offset)
+            return _FoundEntries(entries, next_offset)
 
-        def take(found: tuple[bytes, int]) -> None:
+        def take(found: _FoundEntries) -> None:
             entries, next_offset = found
             self._entries = (offset, entries)
             if next_offset > self.next_offset == offset:
@@ -323,7 +334,7 @@ class QueueFollower:
         view = snapshot(self.queue, offset, COLD_LIMITS.count_max)
         reader = self._context.store.reader
 
-        def take(found: tuple[dict[int, FollowedRecord], int]) -> None:
+        def take(found: FoundRecords) -> None:
             self._records, end = found
             self._looked_for = range(offset, end)
 

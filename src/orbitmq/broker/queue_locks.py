@@ -23,6 +23,11 @@ EXPIRE_SLICE = 1_000
 """Locks that one call forgets at most: some hundred microseconds."""
 
 
+class _Key(NamedTuple):
+    group: str
+    queue: MessageQueue
+
+
 class _Lock(NamedTuple):
     client_id: str
     renewed_s: float
@@ -32,7 +37,7 @@ class QueueLocks:
     """All locks of one broker."""
 
     def __init__(self) -> None:
-        self._locks: dict[tuple[str, MessageQueue], _Lock] = {}
+        self._locks: dict[_Key, _Lock] = {}
 
     def __len__(self) -> int:
         """How many locks are kept, with those that have run out and were not looked at since."""
@@ -46,16 +51,17 @@ class QueueLocks:
         Raises LimitExceeded, with what it has got so far kept, when there are too many locks.
         """
         self._expire(now_s)
-        return [queue for queue in queues if self._lock((group, queue), client_id, now_s)]
+        return [queue for queue in queues if self._lock(_Key(group, queue), client_id, now_s)]
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
         """Give up those of the queues that the client holds."""
         for queue in queues:
-            lock = self._locks.get((group, queue))
+            key = _Key(group, queue)
+            lock = self._locks.get(key)
             if lock is not None and lock.client_id == client_id:
-                del self._locks[group, queue]
+                del self._locks[key]
 
-    def _lock(self, key: tuple[str, MessageQueue], client_id: str, now_s: float) -> bool:
+    def _lock(self, key: _Key, client_id: str, now_s: float) -> bool:
         lock = self._locks.get(key)
         if lock is None:
             if len(self._locks) >= LOCKS_MAX:

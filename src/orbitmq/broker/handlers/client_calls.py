@@ -115,7 +115,7 @@ def get_consumer_running_info(
     header = read_header(GetConsumerRunningInfo, request.fields)
     connection = _find_client(context, header.consumer_group, header.client_id)
     question = Command(request.code, fields=write_header(header))
-    who = (header.consumer_group, header.client_id)
+    who = _shown(header.consumer_group, header.client_id)
 
     async def ask() -> Command:
         return await _forward(request, connection, question, who)
@@ -146,7 +146,8 @@ def consume_message_directly(context: Context, request: Command, connection: Con
                 " begins there",
             )
         question = Command(request.code, fields=write_header(forwarded), body=record)
-        return await _forward(request, client, question, (header.consumer_group, client_id))
+        who = _shown(header.consumer_group, client_id)
+        return await _forward(request, client, question, who)
 
     return answer_later(request, ask, CALL_TIMEOUT_S + SLACK_S)
 
@@ -168,14 +169,18 @@ def _find_client(context: Context, group: str, client_id: str) -> Connection:
     return connection
 
 
+def _shown(group: str, client_id: str) -> str:
+    return f"<{group}> <{client_id}>"
+
+
 async def _forward(
-    request: Command, connection: Connection, question: Command, who: tuple[str, str]
+    request: Command, connection: Connection, question: Command, who: str
 ) -> Command:
     """Ask a client and pass on its answer as it is."""
     try:
         answer = await connection.call(question, CALL_TIMEOUT_S)
     except RequestTimeout as error:
         raise RequestFailed(
-            ResponseCode.CONSUME_MSG_TIMEOUT, "consumer <{}> <{}> Timeout: {}".format(*who, error)
+            ResponseCode.CONSUME_MSG_TIMEOUT, f"consumer {who} Timeout: {error}"
         ) from None
     return reply_to(request, answer.code, answer.remark, fields=answer.fields, body=answer.body)
