@@ -17,7 +17,7 @@ from orbitmq.broker.filters import FilterData, FilterTable
 from orbitmq.config.broker import BrokerSettings
 from orbitmq.sql import Expression, compile_expression
 from orbitmq.store.bloom import Bloom, has_all
-from orbitmq.store.queue_ext import Unit
+from orbitmq.store.queue_ext import Unit, UnitFilter
 from orbitmq.store.queue_ext_writing import BitMapOf
 from orbitmq.wire.properties import parse_properties
 
@@ -32,6 +32,14 @@ def bloom_of(settings: BrokerSettings) -> Bloom:
         error_percent=settings.max_error_rate_of_bloom_filter,
         filter_count=settings.expect_consumer_num_use_filter,
     )
+
+
+def bit_maps(
+    filters: FilterTable, settings: BrokerSettings
+) -> Callable[[], BitMapOf | None] | None:
+    """Return what makes bit maps of messages at each flush; None: the settings want none."""
+    is_on = settings.enable_calc_filter_bit_map and settings.enable_consume_queue_ext
+    return BitMaps(filters).freeze if is_on else None
 
 
 class BitMaps:
@@ -76,7 +84,7 @@ def _bit_map_of(by_topic: _ByTopic, bloom: Bloom) -> BitMapOf:
     return bit_map_of
 
 
-def unit_filter(data: FilterData, bloom: Bloom) -> Callable[[Unit], bool] | None:
+def unit_filter(data: FilterData, bloom: Bloom) -> UnitFilter | None:
     """Return what says of a unit whether its message may pass a registered filter.
 
     None: nothing can be said, every message must be looked at.

@@ -20,7 +20,7 @@ import msgspec
 
 from orbitmq.broker.address_server import LOOK_UP_S, AddressServer
 from orbitmq.broker.assembling import assemble, close_parts
-from orbitmq.broker.bit_maps import BitMaps, bloom_of
+from orbitmq.broker.bit_maps import bit_maps, bloom_of
 from orbitmq.broker.changes import CHANGES_FILE, SettingChanges
 from orbitmq.broker.context import Tables
 from orbitmq.broker.delay_offsets import DelayOffsets
@@ -122,8 +122,7 @@ class Broker:
             filters=_filter_table(self._store, files, config, clock, settings),
         )
         tables.offsets.set_back(self._store)
-        if settings.enable_calc_filter_bit_map and settings.enable_consume_queue_ext:
-            self._store.bit_maps = BitMaps(tables.filters).freeze
+        self._store.bit_maps = bit_maps(tables.filters, settings)
         self._context = assemble(
             tables, settings, turn, registry, clock=clock, chance=SystemChance()
         )

@@ -15,10 +15,11 @@ from typing import NamedTuple
 from orbitmq.broker.bit_maps import unit_filter
 from orbitmq.broker.context import Context
 from orbitmq.broker.filters import FilterTable
-from orbitmq.broker.pulls import RecordFilter, UnitFilter
+from orbitmq.broker.pulls import RecordFilter
 from orbitmq.config import BrokerSettings
 from orbitmq.errors import RemoteProtocolError, RequestFailed, SqlError
 from orbitmq.sql import Expression, compile_expression
+from orbitmq.store.queue_ext import UnitFilter
 from orbitmq.wire.bodies_client import SQL92, TAG, MessageModel, SubscriptionData
 from orbitmq.wire.bodies_namesrv import SubscriptionGroupConfig
 from orbitmq.wire.codes import ResponseCode

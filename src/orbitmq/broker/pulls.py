@@ -13,7 +13,7 @@ import msgspec
 from orbitmq.broker.offset_moved import note_offset_moved
 from orbitmq.core import Gathered, PullStatus, Queue
 from orbitmq.net.connection import Parts
-from orbitmq.store.queue_ext import Unit
+from orbitmq.store.queue_ext import UnitFilter
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command, encode_command, reply_to
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 RecordFilter = Callable[[memoryview], bool]
 """Whether a whole record passes."""
-
-UnitFilter = Callable[[Unit], bool]
-"""Whether a record may pass, by its extra unit."""
 
 _CODES = {
     PullStatus.FOUND: ResponseCode.SUCCESS,

@@ -27,7 +27,7 @@ from orbitmq.store.consume_queue import HOLE_SIZE
 from orbitmq.store.follow import in_queues
 from orbitmq.store.layout import Folder, can_hold_queue, file_name, is_file_name
 from orbitmq.store.log_walk import PIECE_SIZE, first_nonzero, usual_size
-from orbitmq.store.queue_ext import ADDRESS_MAX, ExtraUnits
+from orbitmq.store.queue_ext import ExtraUnits, is_address
 from orbitmq.store.verdict import READ_TRIES, RECOVERS, REPAIR, RESTORE, SET_ASIDE, Verdict
 from orbitmq.world.files import Files
 
@@ -231,7 +231,7 @@ class QueueCheck:
         wanted = _QueueEntry(log_offset, walked.size, code)
         entry = self._entry(line, number)
         for _ in range(READ_TRIES):  # perhaps written since its block was read
-            if entry == wanted or (entry is not None and entry.code <= ADDRESS_MAX):
+            if entry == wanted or (entry is not None and is_address(entry.code)):
                 break
             entry = self._entry(line, number, is_fresh=True)
         if entry == wanted:
@@ -323,8 +323,6 @@ class QueueCheck:
 
     def _resolved(self, line: _Line, code: int) -> int | None:
         """Return the code that an entry's code stands for; None for an address to nowhere."""
-        if code > ADDRESS_MAX:
-            return code
         units = self._extras.get(line.folder)
         if units is None:
             if len(self._extras) >= BLOCKS_MAX:

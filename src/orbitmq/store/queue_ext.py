@@ -14,7 +14,7 @@ Rules:
 
 import struct
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,6 +50,15 @@ class Unit(NamedTuple):
     """Empty: nobody looked which filters it passes."""
 
 
+UnitFilter = Callable[[Unit], bool]
+"""Says of a unit whether its record may pass."""
+
+
+def is_address(code: int) -> bool:
+    """Whether the code of a queue entry is the address of a unit."""
+    return code <= ADDRESS_MAX
+
+
 def address_of(offset: int) -> int:
     """Return the address of the unit that lies at a place of the queue's files."""
     return offset + _ADDRESS_BASE
@@ -76,10 +85,36 @@ class ExtraUnits:
         self._block = b""
         self._block_place = (-1, 0)
 
-    def tags_code(self, address: int) -> int | None:
-        """Return the tags code of the unit at an address, or None when there is no such unit."""
-        unit = self.unit(address)
+    def tags_code(self, code: int) -> int | None:
+        """Return the tags code that an entry's code stands for; None for an address to nowhere."""
+        if not is_address(code):
+            return code
+        unit = self.unit(code)
         return None if unit is None else unit.tags_code
+
+    def may_pass(
+        self, code: int, codes: Container[int] | None, may_accept: UnitFilter | None
+    ) -> bool:
+        """Whether the record of an entry with this code may pass, by its tags code and its bits.
+
+        None lets everything through, and so does a unit that cannot be read.
+        """
+        if not is_address(code):
+            return codes is None or code in codes
+        if codes is None and may_accept is None:
+            return True
+        unit = self.unit(code)
+        if unit is None:
+            return True
+        is_taken = codes is None or unit.tags_code in codes
+        return is_taken and (may_accept is None or may_accept(unit))
+
+    def fits(self, address: int, tags_code: int, *, trusts_bits: bool) -> bool:
+        """Whether an entry whose tags code is this may keep its address."""
+        unit = self.unit(address)
+        if unit is None or unit.tags_code != tags_code:
+            return False
+        return trusts_bits or not unit.bit_map
 
     def unit(self, address: int) -> Unit | None:
         """Return the unit at an address, or None when there is no such unit."""
@@ -160,7 +195,7 @@ def last_address(read: ReadEntries, first_offset: int, end_offset: int) -> int |
         at = start
         while at < end_offset and (entries := read(at, end_offset - at)):  # short at a file's end
             for _, _, code in ENTRY.iter_unpack(entries):
-                found = code if code <= ADDRESS_MAX else found
+                found = code if is_address(code) else found
             at += len(entries) // ENTRY_SIZE
         if found is not None:
             return found

@@ -21,7 +21,7 @@ from orbitmq.core.state import ENTRY, ENTRY_SIZE, SCAN_COUNT_LEAST
 from orbitmq.store.consume_queue import HOLE_SIZE, QueueFiles, QueueRange
 from orbitmq.store.layout import Folder
 from orbitmq.store.log_folders import LogFolders
-from orbitmq.store.queue_ext import ADDRESS_MAX, ExtraUnits, Unit
+from orbitmq.store.queue_ext import ExtraUnits, UnitFilter
 from orbitmq.wire.names import LIGHT_QUEUE_PREFIX
 from orbitmq.wire.record import RECORD_SIZE_MAX, RECORD_SIZE_MIN
 from orbitmq.world.files import Files
@@ -66,7 +66,7 @@ class EntryFilter(NamedTuple):
 
     codes: frozenset[int] | None = None
     accepts: Callable[[memoryview], bool] | None = None
-    may_accept: Callable[[Unit], bool] | None = None
+    may_accept: UnitFilter | None = None
     """Whether `accepts` may take a record, by its extra unit; what has none may be taken."""
     is_late: Callable[[], bool] | None = None
     """Whether a look has filtered for long enough; it then ends with what it has."""
@@ -287,16 +287,7 @@ class _Look:
         if log_offset < 0 or not _is_record_size(size):
             self._reader.note_damaged(log_offset)
             return False
-        codes, may_accept = self._chosen.codes, self._chosen.may_accept
-        if code > ADDRESS_MAX:
-            return codes is None or code in codes
-        if codes is None and may_accept is None:
-            return True
-        unit = self._extras.unit(code)
-        if unit is None:
-            return True
-        is_taken = codes is None or unit.tags_code in codes
-        return is_taken and (may_accept is None or may_accept(unit))
+        return self._extras.may_pass(code, self._chosen.codes, self._chosen.may_accept)
 
     def _take(self, data: memoryview, run: list[_Wanted], queue_offset: int) -> None:
         accepts = self._chosen.accepts

@@ -26,7 +26,7 @@ from orbitmq.store.follow import entry_code, in_queues
 from orbitmq.store.key_index import KeyIndex
 from orbitmq.store.layout import can_hold_queue
 from orbitmq.store.log_source import Gap
-from orbitmq.store.queue_ext import ADDRESS_MAX
+from orbitmq.store.queue_ext import is_address
 from orbitmq.wire.light_queues import is_light
 from orbitmq.wire.record import RECORD_SIZE_MIN
 
@@ -346,10 +346,8 @@ class Replay:
                 continue
             place = position + at * ENTRY_SIZE
             new = ENTRY.unpack_from(merged, place)
-            if (log_offset, size) == new[:2] and code <= ADDRESS_MAX:
-                unit = extras.unit(code)
-                is_same = unit is not None and unit.tags_code == new[2]
-                if is_same and (self.trusts_bits or not (unit and unit.bit_map)):
+            if (log_offset, size) == new[:2] and is_address(code):
+                if extras.fits(code, new[2], trusts_bits=self.trusts_bits):
                     ENTRY.pack_into(merged, place, log_offset, size, code)
             elif (log_offset, size, code) != new and self._is_compared:
                 if (log_offset, size) == new[:2] and is_light(lane.key[0]):
