@@ -64,7 +64,7 @@ WHOLE = Plan(
 )
 QUICK = Plan(
     name="quick: these figures are worth nothing",
-    seconds=0.3,
+    seconds=1.0,
     rounds=1,
     quiet_limit_s=0.0,
     warm_up_s=3.0,
@@ -78,7 +78,7 @@ QUICK = Plan(
     topics_fill_s=0.3,
     connections=50,
     silence_s=0.5,
-    stall_s=0.5,
-    profile_s=0.5,
+    stall_s=1.0,
+    profile_s=1.0,
     clients=client_kinds.QUICK,
 )

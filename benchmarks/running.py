@@ -8,7 +8,8 @@ In: a plan, the generator, a folder. Out: a filled report. Rules:
 2. An original is warmed up first: its compiler needs some twenty seconds of load.
 3. Servers that wait for the disk before they answer run after the others have ended, and only
    under the loads for them.
-4. Between loads the brokers remove log files that are full, and a part's files go with it.
+4. Between loads the brokers remove log files that are full, once no pulls are to come, which read
+   old ones. A part's files go with it.
 """
 
 import time
@@ -170,13 +171,13 @@ class Run:
         self, loads: Sequence[Load], running: Sequence[Server], warm_up_s: float
     ) -> None:
         pull_ends = self._fill(running, warm_up_s)
-        for load in loads:
+        for number, load in enumerate(loads):
             asked = [server for server in running if server.name in load.servers]
             with _prepared(load, asked):
                 self._measure_load(load, asked, pull_ends)
-            for server in asked:
-                if not load.is_pull and server.namesrv:
-                    stalls.shed(server)
+            for server in asked if may_remove(loads, number) else ():
+                if server.namesrv:
+                    stalls.remove_full_logs(server)
 
     def _fill(self, running: Sequence[Server], warm_up_s: float) -> dict[str, int]:
         """Fill the queues that pulls read, load an original until its compiler is done.
@@ -217,6 +218,11 @@ class Run:
                 bursts[server.name].append(one)
         for found in bursts.values():
             self.report.deliveries.append(min(found, key=lambda one: one.us_per_message))
+
+
+def may_remove(loads: Sequence[Load], number: int) -> bool:
+    """Whether old messages may go after one of the loads: no pull is to come."""
+    return not any(load.is_pull for load in loads[number + 1 :])
 
 
 @contextmanager

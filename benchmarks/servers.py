@@ -39,8 +39,6 @@ PORT_MIN, PORT_MAX = 10_240, 32_000
 
 # What the original's start script sets as well: a busy machine must not turn sends away.
 AS_ORIGINAL = ("enablePropertyFilter=true", "waitTimeMillsInSendQueue=20000")
-# A removal by hand takes all log files that are full (stalls.shed).
-SHEDDABLE = ("fileReservedTime=0",)
 # A limit that the original lacks: ours refuses sends while the disk is far behind.
 WITHOUT_SYNC_LIMIT = ("unsyncedBytesMax=17179869184", "unsyncedMillisMax=120000")
 SYNC_SETTING = "flushDiskType=SYNC_FLUSH"
@@ -91,12 +89,8 @@ def ours(
     """
     command = [sys.executable, "-m", *through, "up", "--data-dir", str(folder / "data")]
     command += ["--namesrv-port", "0", "--broker-port", "0", "--dashboard-port", "0"]
-    for setting in (
-        *AS_ORIGINAL,
-        *SHEDDABLE,
-        *WITHOUT_SYNC_LIMIT,
-        *((SYNC_SETTING,) if is_sync else ()),
-    ):
+    settings = [*AS_ORIGINAL, *WITHOUT_SYNC_LIMIT, *removable()]
+    for setting in [*settings, SYNC_SETTING] if is_sync else settings:
         command += ["-D", setting]
     name, env = (PLAIN, {CORE_SETTING: "plain"}) if is_plain else (OURS, {})
     with _started(name, command, folder, cpu, env) as server:
@@ -109,7 +103,15 @@ def default_core() -> str:
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=READY_LIMIT_S, check=True
     )
-    return "compiled" if "compiled" in done.stdout else "plain"
+    return "compiled" if "compiled core" in done.stdout else "plain"
+
+
+def removable() -> tuple[str, ...]:
+    """Return settings with which a removal by hand takes all log files that are full.
+
+    None goes by itself: the hour for that is far away.
+    """
+    return ("fileReservedTime=0", f"deleteWhen={(time.localtime().tm_hour + 12) % 24:02}")
 
 
 def missing_for_original() -> list[str]:
@@ -121,12 +123,8 @@ def missing_for_original() -> list[str]:
 def original(folder: Path, *, is_sync: bool = False) -> Iterator[Server]:
     """The original broker with a name server of its own and log files of its usual size."""
     command = [str(ORIGINAL_SCRIPT), ORIGINAL_VERSION, str(folder / "data")]
-    command += [
-        str(free_port()),
-        str(free_port()),
-        "mappedFileSizeCommitLog=1073741824",
-        *SHEDDABLE,
-    ]
+    command += [str(free_port()), str(free_port()), "mappedFileSizeCommitLog=1073741824"]
+    command += removable()
     if is_sync:
         command.append(SYNC_SETTING)
     env = {"STAY": "1", "STOP_S": "15", "BROKER_JVM": ORIGINAL_HEAP}

@@ -21,7 +21,7 @@ from benchmarks.loads import FIRST, Generator
 from benchmarks.servers import Server
 
 LONG_MS = 5.0
-SHED_S = 10.0
+REMOVAL_S = 10.0
 DELETE_EXPIRED = 329
 
 
@@ -48,12 +48,12 @@ def measure(folder: Path, generator: Generator, seconds: float) -> Stalls:
         ThreadPoolExecutor(1) as threads,
     ):
         over = threading.Event()
-        shedding = threads.submit(_shed_often, server, over)
+        removing = threads.submit(_remove_often, server, over)
         try:
             figures = replace(generator, seconds=seconds).run(server, FIRST)
         finally:
             over.set()
-        shedding.result()
+        removing.result()
     return read(file, seconds, figures.messages_per_s)
 
 
@@ -69,12 +69,12 @@ def read(file: Path, seconds: float, messages_per_s: float) -> Stalls:
     )
 
 
-def shed(server: Server) -> None:
+def remove_full_logs(server: Server) -> None:
     """Have a broker remove the log files that are full."""
     with Client(server.port) as client:
         client.ask(DELETE_EXPIRED)
 
 
-def _shed_often(server: Server, over: threading.Event) -> None:
-    while not over.wait(SHED_S):
-        shed(server)
+def _remove_often(server: Server, over: threading.Event) -> None:
+    while not over.wait(REMOVAL_S):
+        remove_full_logs(server)

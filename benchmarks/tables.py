@@ -31,7 +31,7 @@ def tables(report: Report) -> Tables:
         "run": [("this run", "is"), *((name, str(is_)) for name, is_ in report.machine.items())],
         "aims": [("ratio", "aimed at", "this run", "so"), *_aims(report)],
         "loads": [
-            ("CPU per message, messages a second", *servers),
+            ("CPU per message, messages a second", *_heads(report, servers)),
             *((load, *(_cost(report.figures(load, one)) for one in servers)) for load in loads),
         ],
         "ratios": [
@@ -39,7 +39,7 @@ def tables(report: Report) -> Tables:
             *((load, *_ratios(report, load, _others(servers))) for load in loads),
         ],
         "latency": [
-            ("half of the answers, 99 % of them, within", *servers),
+            ("half of the answers, 99 % of them, within", *_heads(report, servers)),
             *((load, *(_latency(report.figures(load, one)) for one in servers)) for load in loads),
         ],
         "work": [("other work", "is"), *_work(report)],
@@ -66,6 +66,12 @@ def _aligned(table: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def _others(servers: Sequence[str]) -> list[str]:
     return [name for name in servers if name != OURS]
+
+
+def _heads(report: Report, servers: Sequence[str]) -> list[str]:
+    """Return the names of servers, that of OrbitMQ with the core that was measured."""
+    ours = f"{OURS}, {report.machine.get('core')} core"
+    return [ours if name == OURS else name for name in servers]
 
 
 # --- the rows ---

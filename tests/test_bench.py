@@ -33,6 +33,7 @@ from benchmarks import (
     peers,
     plan,
     profile,
+    running,
     servers,
     stalls,
 )
@@ -49,7 +50,6 @@ from benchmarks.page import Kept
 from benchmarks.profile import Profile
 from benchmarks.report import Report, Row, Starts
 from benchmarks.rounds import Rounds, typical
-from benchmarks.running import Run
 from benchmarks.scale import Scale
 from benchmarks.servers import BARE, NATS, ORIGINAL, OURS, PLAIN, REDIS, Server, ServerFailed
 from benchmarks.stalls import Stalls
@@ -191,8 +191,14 @@ def test_the_loads_are_those_of_the_aims() -> None:
     assert (plan.WHOLE.topics, plan.WHOLE.connections, plan.WHOLE.stall_s) == (10_000, 5_000, 60)
 
 
+def test_old_messages_stay_while_pulls_are_to_come() -> None:
+    removals = [running.may_remove(loads.LOADS, number) for number in range(len(loads.LOADS))]
+    last = loads.LOADS.index(loads.SQL)
+    assert removals == [number >= last for number in range(len(loads.LOADS))]
+
+
 def test_the_parts_that_can_be_chosen_are_those_of_a_run(generator: Generator) -> None:
-    run = Run(plan.QUICK, generator, None, frozenset(), [], [], Rounds(1, 0.0), Report())
+    run = running.Run(plan.QUICK, generator, None, frozenset(), [], [], Rounds(1, 0.0), Report())
     assert tuple(run.parts) == programme.PARTS
 
 
@@ -326,7 +332,7 @@ def small_report() -> Report:
 def test_the_tables_show_costs_and_ratios_of_one_run() -> None:
     made = tables(small_report())
     first = loads.FIRST.name
-    assert made["loads"][0][1:] == (BARE, OURS, REDIS, ORIGINAL)
+    assert made["loads"][0][1:] == (BARE, f"{OURS}, plain core", REDIS, ORIGINAL)
     assert made["loads"][1][:3] == (first, "2.00 µs · 1.0 k/s", "6.00 µs · 1.0 k/s")
     assert made["loads"][2] == (loads.PULL.name, "-", "1.00 µs · 1.0 k/s", "-", "-")
     assert made["ratios"][1] == (first, "3.00", "1.50", "0.30")
