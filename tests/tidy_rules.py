@@ -86,7 +86,7 @@ HEAD_LINES_MIN, HEAD_LINES_MAX = 3, 15
 # those that write them, and the few that have another question.
 ADMIT = "core/admit.py"
 TAG_CODES = (ADMIT, "core/tag_codes.py")
-RECORD_KEYS = ("core/record_keys.py", "store/index_keys.py", "core/plain_batch.py")
+RECORD_KEYS = ("core/record_keys.py",)
 DECIDED_IN: Mapping[str, tuple[str, ...]] = {
     "CLUSTER": (ADMIT,),
     "WAIT": (ADMIT, "broker/handlers/send_back.py"),
@@ -101,7 +101,7 @@ DECIDED_IN: Mapping[str, tuple[str, ...]] = {
     "TAGS": (*TAG_CODES, "broker/offset_moved.py", "store/check_index.py"),
     "KEYS": (*RECORD_KEYS, "broker/offset_moved.py"),
     "UNIQ_KEY": (
-        *(*RECORD_KEYS, "core/admit_batch.py", "core/plain.py", "core/plain_known.py"),
+        *(*RECORD_KEYS, "core/admit_batch.py"),
         "broker/delay_copies.py",
     ),
     **dict.fromkeys(("tag_code", "short_tag_code"), TAG_CODES),

@@ -85,7 +85,7 @@ def outcome(core: ModuleType, reads: list[bytes], *, is_sync: bool = False) -> d
     seen: list[object] = []
     for part in (reads[: len(reads) // 2], reads[len(reads) // 2 :]):
         seen += events(core, state, part)
-        keyed = list(state.tail.keyed)
+        rows = bytes(state.tail.rows), state.tail.left_out
         log = publish(state)
     queues = state.topics["T"].queues.values()
     answers = b"".join(one for one in seen if isinstance(one, bytes | memoryview))
@@ -96,7 +96,7 @@ def outcome(core: ModuleType, reads: list[bytes], *, is_sync: bool = False) -> d
         "pulls": sum(one[1] for one in counts),
         "others": [one for one in seen if isinstance(one, str) or len(one) == 3],  # type: ignore[arg-type]  # sized
         "log": log,
-        "keyed": keyed,
+        "rows": rows,
         "ends": (state.tail.end_offset, state.tail.store_ms),
         "queues": [(bytes(one.entries), one.next_offset, one.put_bytes) for one in queues],
         "got": {key: (got.count, got.size, got.pulls) for key, got in state.got.items()},

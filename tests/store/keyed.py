@@ -11,13 +11,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
 
+from orbitmq.core import rows_of
 from orbitmq.core.record_keys import keys_in
-from orbitmq.store.index_keys import Keyed
 from orbitmq.store.key_index import IndexJob, KeyIndex, KeyQuery
 from orbitmq.wire.java import index_hash
 from orbitmq.wire.properties import encode_properties
 from orbitmq.world.files import Files
 from tests.golden.store import FOLDER, stored_records
+
+Keyed = tuple[str, int, int, bytes]
+"""Topic, log offset, store time in ms, properties."""
 
 INDEX = Path("/store/index")
 EVER = (0, 2**62)
@@ -46,6 +49,12 @@ def key_index(files: Files, slots: int = 20, entries: int = 30, *, is_on: bool =
     """Return an index with small files, at the usual place."""
     clock = StillClock()
     return KeyIndex(files, INDEX, clock, slot_count=slots, entry_count=entries, is_on=is_on)
+
+
+def feed(index: KeyIndex, messages: Iterable[Keyed]) -> None:
+    """Hand messages to an index, all at once."""
+    found = [rows_of(*message) for message in messages]
+    index.add(b"".join(rows for rows, _ in found), sum(left_out for _, left_out in found))
 
 
 def message(log_offset: int, keys: str = "", topic: str = "T", store_ms: int = FIRST_MS) -> Keyed:

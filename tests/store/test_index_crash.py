@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from orbitmq.store.index_keys import Keyed
 from orbitmq.store.key_index import IndexState
-from tests.store.keyed import INDEX, Model, flush, key_index, random_messages
+from tests.store.keyed import INDEX, Keyed, Model, feed, flush, key_index, random_messages
 from tests.world.crash_images import nothing, some
 from tests.world.memory_files import MemoryFiles
 
@@ -45,7 +44,7 @@ def run(files: MemoryFiles, shape: tuple[int, int], chance: Random) -> History:
     at = 0
     while at < len(history.messages):
         more = chance.randrange(5, 20)
-        index.add(history.messages[at : at + more])
+        feed(index, history.messages[at : at + more])
         at = min(at + more, len(history.messages))
         job, state = index.freeze(), index.state()
         if job is not None:
@@ -72,7 +71,7 @@ def come_back(
     model.check(index)
     end = messages[saved.message_count - 1][1] + 500 if saved.message_count else 0
     others = random_messages(Random(saved.op_count), 30, end)
-    index.add(others)
+    feed(index, others)
     job = index.freeze()
     if job is not None:
         job.write_entries()
@@ -82,7 +81,7 @@ def come_back(
     again.restore(saved.state)
     assert again.bad_files() == []
     model.check(again)
-    again.add(others)
+    feed(again, others)
     model.add(others)
     flush(again)
     model.check(again)

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from orbitmq.core import ROW, rows_of
 from orbitmq.core.record_keys import keys_in
 from orbitmq.errors import DiskFull, ReadFailed, SyncFailed
 from orbitmq.store.index_file import EMPTY, IndexFile
-from orbitmq.store.index_keys import REMEMBERED_MAX, KeyHasher, Rows
 from orbitmq.store.index_shape import ENTRY, HEADER, Header, Shape
-from orbitmq.store.key_index import NOTHING, PENDING_MAX, KeyIndex, KeyQuery, find_waiting
+from orbitmq.store.key_index import NOTHING, PENDING_BYTES, KeyIndex, KeyQuery, find_waiting
 from orbitmq.wire.java import index_hash, string_hash
 from orbitmq.wire.properties import encode_properties, parse_properties, split_keys
 from orbitmq.world.files import SystemFiles
@@ -30,6 +30,7 @@ from tests.store.keyed import (
     INDEX,
     Model,
     StillClock,
+    feed,
     flush,
     golden_index,
     golden_messages,
@@ -76,7 +77,7 @@ def test_the_killed_store_is_completed_by_feeding_its_log_again() -> None:
     index = golden_sized(golden_files("store-crashed"))
     index.load()
     assert index.bad_files() == []
-    index.add(golden_messages())
+    feed(index, golden_messages())
     Model(golden_messages()).check(index)
 
 
@@ -87,7 +88,7 @@ def test_the_recorded_messages_give_the_recorded_bytes() -> None:
     index = golden_sized(files)
     for number, entry in enumerate(golden_messages()):
         if entry[1] <= end_offset:
-            index.add([entry])
+            feed(index, [entry])
         if number % 300 == 0:
             flush(index)
     flush(index)
@@ -100,7 +101,7 @@ def test_the_file_made_after_recovery_has_the_recorded_bytes() -> None:
     begin_offset = HEADER.unpack_from(recorded)[2]
     files = MemoryFiles(INDEX)
     index = golden_sized(files)
-    index.add([entry for entry in golden_messages() if entry[1] >= begin_offset])
+    feed(index, [entry for entry in golden_messages() if entry[1] >= begin_offset])
     flush(index)
     assert contents(files) == [recorded]
 
@@ -135,7 +136,7 @@ def test_a_half_filed_last_message_is_completed_without_doubling(missing: int) -
     files.put(INDEX / name, bytes(torn))
     index = golden_sized(files)
     index.load()
-    index.add([entry for entry in golden_messages() if entry[1] <= header.end_offset])
+    feed(index, [entry for entry in golden_messages() if entry[1] <= header.end_offset])
     flush(index)
     assert files.contents()[INDEX / name] == data
 
@@ -145,7 +146,7 @@ def test_an_entry_that_the_header_does_not_end_with_yet_is_known() -> None:
     messages = [message(0, "a"), message(100, "b"), message(200, "c", store_ms=FIRST_MS + 5_000)]
     files = MemoryFiles(INDEX)
     index = key_index(files)
-    index.add(messages)
+    feed(index, messages)
     flush(index)
     (path,) = files.contents()
     data = files.contents()[path]
@@ -155,7 +156,7 @@ def test_an_entry_that_the_header_does_not_end_with_yet_is_known() -> None:
     again = key_index(files)
     again.load()
     assert again.end_offset == 200
-    again.add(messages)
+    feed(again, messages)
     flush(again)
     assert files.contents()[path] == data
 
@@ -174,7 +175,7 @@ def test_entries_of_a_slot_are_linked_newest_to_oldest(
     file = IndexFile(MemoryFiles(), Path("/none"), Shape(slots, 100), EMPTY)
     file.wake()
     rows = [(key_hash, 100 * at, FIRST_MS) for at, key_hash in enumerate((16, 29, 29, 8, 16, 16))]
-    assert file.insert(Rows.of(rows)) == 6
+    assert file.insert(memoryview(b"".join(ROW.pack(*row) for row in rows))) == 6
     part = file.freeze()
     assert part is not None
     assert [entry[3] for entry in ENTRY.iter_unpack(part.entries)] == links
@@ -191,7 +192,7 @@ def test_ages_are_counted_in_seconds_from_the_first_entry_and_never_below_zero()
     files = MemoryFiles(INDEX)
     index = key_index(files)
     for at, past_ms in enumerate((0, 1_999, -5_000, 2**44)):
-        index.add([message(at, "k", store_ms=FIRST_MS + past_ms)])
+        feed(index, [message(at, "k", store_ms=FIRST_MS + past_ms)])
     flush(index)
     (data,) = contents(files)
     start = Shape(20, 30).entry_position(1)
@@ -223,147 +224,26 @@ _UNIQ = st.text(st.sampled_from("0123456789ABCDEF"), min_size=32, max_size=32)
 @given(st.lists(st.tuples(st.text(max_size=9), _UNIQ | st.text(min_size=1, max_size=40))))
 @example([("T", "\x00" * 31 + "é")])
 def test_hashes_are_those_of_topic_and_key(named: list[tuple[str, str]]) -> None:
-    hasher = KeyHasher()
     for topic, key in named:
         raw = b"UNIQ_KEY\x01" + key.encode() + b"\x02WAIT\x01true"
-        keys = keys_in(raw).filed
-        expected = [(index_hash(f"{topic}#{one}"), 7, FIRST_MS) for one in keys]
-        assert hasher.rows([(topic, 7, FIRST_MS, raw)]).each() == expected
+        expected = [(index_hash(f"{topic}#{one}"), 7, FIRST_MS) for one in keys_in(raw).filed]
+        assert list(ROW.iter_unpack(rows_of(topic, 7, FIRST_MS, raw)[0])) == expected
 
 
 def test_a_hash_that_has_no_absolute_value_is_filed_under_zero() -> None:
     key = "000000000000000000000000016I:LBM"
     assert string_hash(f"T#{key}") == -(2**31)
     for raw in (b"UNIQ_KEY\x01" + key.encode(), b"UNIQ_KEY\x01" + key.encode() + b"\x02"):
-        assert KeyHasher().rows([("T", 1, 2, raw)]).each() == [(0, 1, 2)]
+        assert rows_of("T", 1, 2, raw) == (ROW.pack(0, 1, 2), 0)
 
 
-_PIECES = st.sampled_from(
-    [
-        b"TAGS\x01a\x02",
-        b"KEYS\x01order-1 order-2\x02",
-        b"KEYS\x01 x  " + b"w" * 32 + b"\x02",
-        b"KEYS\x01" + b"w" * 33 + b" y\x02",
-        b"KEYS\x01\x02",
-        "KEYS\x01wörter\x02".encode(),
-        b"MYKEYS\x01z\x02",
-        b"UNIQ_KEY\x01" + b"7F00000100002A139A550001E240ABCD" + b"\x02",
-        b"UNIQ_KEY\x01" + b"~" * 32 + b"\x02",
-        b"UNIQ_KEY\x01" + "é".encode() * 16 + b"\x02",
-        b"UNIQ_KEY\x01" + b"0" * 30 + "é".encode() + b"\x02",
-        b"UNIQ_KEY\x01short\x02",
-        b"UNIQ_KEY\x01" + b"0" * 27 + b"KEYS\x01" + b"\x02",
-        b"\x02",
-        b"x",
-    ]
-)
-_ID = b"7F00000100002A139A550001E240ABCD"
-
-
-@settings(deadline=None)
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["T", "Töpic", "U" * 200]),
-            st.lists(_PIECES, max_size=4) | st.just([_ID]),
-        ),
-        max_size=12,
-    ),
-    st.integers(1, 100),
-)
-def test_a_batch_gives_the_rows_of_its_messages_in_their_order(
-    named: list[tuple[str, list[bytes]]], times: int
-) -> None:
-    messages = [(topic, 7, FIRST_MS, b"".join(pieces)) for topic, pieces in named] * times
-    expected = [
-        (index_hash(f"{topic}#{key}"), log_offset, store_ms)
-        for topic, log_offset, store_ms, raw in messages
-        for key in ([_ID.decode()] if raw == _ID else keys_in(raw).filed)
-    ]
-    assert KeyHasher().rows(messages).each() == expected
-
-
-_ONE_WORD = st.tuples(
-    st.sampled_from([_ID, b"~" * 32, b"0" * 27 + b"KEYS\x01", "é".encode() * 16, b"short"]),
-    st.sampled_from([b"", b"TAGS\x01a\x02", b"KEY\x01b\x02", b"x\x01KEYS\x01y\x02"]),
-    st.sampled_from([b"order-1", b"w" * 32, b"w" * 33, b"a b", b"", b"k\x01v", "ö".encode()]),
-    st.sampled_from([b"\x02CLUSTER\x01c", b"\x02", b""]),
-)
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.tuples(st.sampled_from(["T", "Töpic"]), _ONE_WORD), min_size=1, max_size=4),
-    st.integers(1, 300),
-)
-@example([("T", (_ID, b"TAGS\x01a\x02", b"order-1", b"\x02CLUSTER\x01c"))], 600)
-def test_messages_with_an_id_and_one_word_each_have_the_rows_of_any_other(
-    named: list[tuple[str, tuple[bytes, bytes, bytes, bytes]]], times: int
-) -> None:
-    messages = [
-        (topic, number, FIRST_MS, b"UNIQ_KEY\x01%b\x02%bKEYS\x01%b%b" % parts)
-        for number, (topic, parts) in enumerate(named * times)
-    ]
-    expected = [
-        (index_hash(f"{topic}#{key}"), log_offset, store_ms)
-        for topic, log_offset, store_ms, raw in messages
-        for key in keys_in(raw).filed
-    ]
-    assert KeyHasher().rows(messages).each() == expected
-
-
-_ALIKE = b"UNIQ_KEY\x01%032X\x02A\x01b\x02KEYS\x01order-%04d\x02TAGS\x01t"
-
-
-@settings(deadline=None)
-@given(
-    st.lists(
-        st.tuples(
-            st.integers(0, 39),
-            st.integers(0, len(_ALIKE % (0, 0)) - 1),
-            st.sampled_from([b"\x01", b"\x02", b" ", b"K", b"E", b"Y", b"0", b"\xff"]),
-        ),
-        max_size=4,
-    ),
-    st.sampled_from(["T", "Töpic"]),
-    st.booleans(),
-)
-@example([], "T", True)
-@example([(3, 41, b"0")], "T", False)
-@example([(3, 20, b"\x02"), (4, 41, b"0")], "T", False)
-def test_odd_messages_among_many_that_are_alike_have_the_rows_of_any_other(
-    changes: list[tuple[int, int, bytes]], topic: str, has_two_topics: bool
-) -> None:
-    texts = [_ALIKE % (number << 8 | 7, number * 37) for number in range(40)]
-    for number, place, char in changes:
-        text = texts[number]
-        texts[number] = text[:place] + char + text[place + 1 :]
-    messages = [(topic, number, FIRST_MS + number // 20, raw) for number, raw in enumerate(texts)]
-    if has_two_topics:
-        messages[7] = ("U", *messages[7][1:])
-    expected = [
-        (index_hash(f"{topic}#{key}"), log_offset, store_ms)
-        for topic, log_offset, store_ms, raw in messages
-        for key in keys_in(raw).filed
-    ]
-    assert KeyHasher().rows(messages).each() == expected
-
-
-def test_what_a_hasher_remembers_is_bounded() -> None:
-    hasher = KeyHasher()
-    for number in range(REMEMBERED_MAX + 10):
-        raw = b"UNIQ_KEY\x01%032X" % (number << 40)
-        rows = hasher.rows([(f"T{number}", 1, 2, raw)])
-        assert rows.each() == [(index_hash(f"T{number}#{number << 40:032X}"), 1, 2)]
-    assert len(hasher._topics) <= REMEMBERED_MAX
-
-
-def test_an_id_alone_is_found_while_it_waits_and_when_it_is_filed() -> None:
+def test_a_key_is_found_while_it_waits_and_when_it_is_filed() -> None:
     index = key_index(MemoryFiles(INDEX))
-    index.add([("T", 7, FIRST_MS, _ID), ("U", 9, FIRST_MS, _ID)])
-    assert find_waiting(index.waiting(), KeyQuery("T", _ID.decode(), *EVER, 9)) == [7]
+    feed(index, [message(7, "k k"), message(9, "k", topic="U")])
+    assert find_waiting(index.waiting(), KeyQuery("T", "k", *EVER, 9)) == [7]
     index.drain()
-    assert index.lookup(KeyQuery("T", _ID.decode(), *EVER, 12)) == [7]
+    assert index.waiting() == b""
+    assert index.lookup(KeyQuery("T", "k", *EVER, 12)) == [7]
 
 
 # ---- look-ups ------------------------------------------------------------------------------------
@@ -372,14 +252,14 @@ def test_an_id_alone_is_found_while_it_waits_and_when_it_is_filed() -> None:
 def test_a_look_up_gives_the_newest_up_to_its_limit() -> None:
     index = key_index(MemoryFiles(INDEX), entries=10)
     for at in range(25):
-        index.add([message(100 * at, "k")])
+        feed(index, [message(100 * at, "k")])
     index.drain()
     assert index.lookup(KeyQuery("T", "k", *EVER, 12)) == [100 * at for at in range(24, 12, -1)]
 
 
 def test_a_message_with_one_key_twice_is_found_once() -> None:
     index = key_index(MemoryFiles(INDEX))
-    index.add([message(5, "k k")])
+    feed(index, [message(5, "k k")])
     index.drain()
     assert index.lookup(KeyQuery("T", "k", *EVER, 10)) == [5]
 
@@ -387,7 +267,7 @@ def test_a_message_with_one_key_twice_is_found_once() -> None:
 def test_a_look_up_keeps_to_its_time_range_within_a_second() -> None:
     index = key_index(MemoryFiles(INDEX), entries=7)
     times = [FIRST_MS + 700 * at for at in range(40)]
-    index.add([message(at, "k", store_ms=time_ms) for at, time_ms in enumerate(times)])
+    feed(index, [message(at, "k", store_ms=time_ms) for at, time_ms in enumerate(times)])
     index.drain()
     for begin_ms, end_ms in ((times[3], times[30]), (times[20], times[20]), (0, times[2])):
         found = index.lookup(KeyQuery("T", "k", begin_ms, end_ms, 100))
@@ -400,7 +280,7 @@ def test_a_look_up_does_not_touch_files_outside_its_time_range() -> None:
     files = MemoryFiles(INDEX)
     index = key_index(files, entries=4)
     times = [FIRST_MS + 10_000 * at for at in range(12)]
-    index.add([message(at, "k", store_ms=time_ms) for at, time_ms in enumerate(times)])
+    feed(index, [message(at, "k", store_ms=time_ms) for at, time_ms in enumerate(times)])
     flush(index)
     oldest = min(files.contents())
     files.fail("read", lambda op: op.path == oldest, times=None)
@@ -417,13 +297,13 @@ def test_messages_are_found_at_every_step_of_a_job() -> None:
     messages = random_messages(chance, 300)
     while messages:
         new, messages = messages[:20], messages[20:]
-        index.add(new)
+        feed(index, new)
         model.add(new)
         job = index.freeze()
         assert job is not None
         for _ in steps(job):
             new, messages = messages[:3], messages[3:]
-            index.add(new)
+            feed(index, new)
             model.add(new)
             model.check(index)
         index.finish(job)
@@ -449,7 +329,7 @@ def test_a_thread_may_look_up_while_the_loop_adds_and_writes(tmp_path: Path) -> 
     thread.start()
     try:
         for at in range(3_000):
-            index.add([message(at, "k" if at % 3 else f"k{at}")])
+            feed(index, [message(at, "k" if at % 3 else f"k{at}")])
             index.drain()
             if at % 3:
                 done.append(at)
@@ -468,7 +348,7 @@ def test_a_thread_may_look_up_while_the_loop_adds_and_writes(tmp_path: Path) -> 
 def test_a_full_file_is_followed_by_one_with_a_later_name() -> None:
     files = MemoryFiles(INDEX)
     index = key_index(files, entries=4)
-    index.add([message(at, "k", store_ms=FIRST_MS + at) for at in range(7)])
+    feed(index, [message(at, "k", store_ms=FIRST_MS + at) for at in range(7)])
     flush(index)
     first, second, third = (f"{FIRST_MS + more:017d}" for more in range(3))
     assert header_of(files, first) == Header(FIRST_MS, FIRST_MS + 2, 0, 2, 1, 4)
@@ -478,14 +358,14 @@ def test_a_full_file_is_followed_by_one_with_a_later_name() -> None:
 
 def test_the_first_entry_after_a_pause_has_age_zero() -> None:
     index = key_index(MemoryFiles(INDEX), entries=2)
-    index.add([message(0, "k"), message(1, "k", store_ms=FIRST_MS + 3_600_000)])
+    feed(index, [message(0, "k"), message(1, "k", store_ms=FIRST_MS + 3_600_000)])
     index.drain()
     assert index.lookup(KeyQuery("T", "k", FIRST_MS + 3_600_000, FIRST_MS + 3_600_000, 9)) == [1]
 
 
 def test_memory_is_let_go_when_a_job_is_finished() -> None:
     index = key_index(MemoryFiles(INDEX))
-    index.add([message(at, "k") for at in range(100)])
+    feed(index, [message(at, "k") for at in range(100)])
     index.drain()
     assert index.unwritten_size == 100 * ENTRY.size
     flush(index)
@@ -496,10 +376,10 @@ def test_memory_is_let_go_when_a_job_is_finished() -> None:
 
 def test_added_messages_are_filed_before_they_become_too_many() -> None:
     index = key_index(MemoryFiles(INDEX), entries=10_000)
-    for at in range(PENDING_MAX * 2 + 1):
-        index.add([message(at, "k")])
-        assert len(index._pending) < PENDING_MAX
-    assert index.lookup(KeyQuery("T", "k", *EVER, 1_000_000))[-1] == 0
+    for at in range(PENDING_BYTES // ROW.size * 2 + 1):
+        feed(index, [message(at, "k")])
+        assert len(index._pending) < PENDING_BYTES
+    assert index.lookup("T", "k", *EVER, 1_000_000)[-1] == 0
 
 
 def test_a_job_that_was_refused_is_written_with_the_next() -> None:
@@ -508,7 +388,7 @@ def test_a_job_that_was_refused_is_written_with_the_next() -> None:
     index, model = key_index(files), Model()
     messages = random_messages(chance, 60)
     for at in range(0, 60, 10):
-        index.add(messages[at : at + 10])
+        feed(index, messages[at : at + 10])
         model.add(messages[at : at + 10])
         job = index.freeze()
         assert job is not None
@@ -520,7 +400,7 @@ def test_a_job_that_was_refused_is_written_with_the_next() -> None:
     flush(index)
     fresh = MemoryFiles(INDEX)
     straight = key_index(fresh)
-    straight.add(messages)
+    feed(straight, messages)
     flush(straight)
     assert contents(files) == contents(fresh)
 
@@ -528,7 +408,7 @@ def test_a_job_that_was_refused_is_written_with_the_next() -> None:
 def test_a_failed_sync_is_told() -> None:
     files = MemoryFiles(INDEX)
     index = key_index(files)
-    index.add([message(1, "k")])
+    feed(index, [message(1, "k")])
     job = index.freeze()
     assert job is not None
     job.write_entries()
@@ -541,7 +421,7 @@ def test_a_file_is_complete_before_the_next_which_begins_with_the_end_of_the_one
     """Symptom: after a kill the original indexed the log again into a file without a header."""
     files = MemoryFiles(INDEX)
     index = key_index(files, entries=4)
-    index.add([message(offset, "k", store_ms=FIRST_MS + offset) for offset in range(1, 6)])
+    feed(index, [message(offset, "k", store_ms=FIRST_MS + offset) for offset in range(1, 6)])
     job = index.freeze()
     assert job is not None
     first, second = job.by_file()
@@ -561,10 +441,10 @@ def test_a_file_is_complete_before_the_next_which_begins_with_the_end_of_the_one
 def test_slots_are_written_after_the_entries_are_synced_and_only_their_pages() -> None:
     files = MemoryFiles(INDEX)
     index = key_index(files, slots=5_000, entries=100)
-    index.add([message(1, "k")])
+    feed(index, [message(1, "k")])
     flush(index)
     files.forget_ops()
-    index.add([message(2, "k")])
+    feed(index, [message(2, "k")])
     flush(index)
     kinds = [(op.kind, op.position, len(op.data)) for op in files.ops]
     entry_at = Shape(5_000, 100).entry_position(2)
@@ -582,11 +462,11 @@ def test_slots_are_written_after_the_entries_are_synced_and_only_their_pages() -
 def test_an_index_that_is_off_takes_nothing_and_keeps_what_it_has() -> None:
     files = MemoryFiles(INDEX)
     index = key_index(files)
-    index.add([message(1, "k")])
+    feed(index, [message(1, "k")])
     flush(index)
     off = key_index(files, is_on=False)
     off.restore(index.state())
-    off.add([message(2, "k")])
+    feed(off, [message(2, "k")])
     assert off.freeze() is None
     assert off.lookup(KeyQuery("T", "k", *EVER, 9)) == [1]
     assert off.state() == index.state()
@@ -611,7 +491,7 @@ def test_an_index_set_back_to_a_mark_and_fed_again_is_the_same(seed: int) -> Non
             marks = [known for known in marks if known[0] <= at]
             Model(messages[:at]).check(index)
         more = chance.randrange(1, 15)
-        index.add(messages[max(0, at - chance.randrange(3)) : at + more])
+        feed(index, messages[max(0, at - chance.randrange(3)) : at + more])
         at = min(at + more, len(messages))
         if chance.random() < 0.5:
             flush(index)
@@ -623,16 +503,16 @@ def test_a_slot_from_the_future_is_turned_back_on_the_disk_before_anything_new()
     """Symptom: after a power cut a key led into the chain of another one."""
     files = MemoryFiles(INDEX)
     index = key_index(files, slots=2_000, entries=100)
-    index.add([message(at, f"k{at % 4}") for at in range(8)])
+    feed(index, [message(at, f"k{at % 4}") for at in range(8)])
     flush(index)
     mark, before = index.state(), contents(files)
-    index.add([message(at, f"k{at % 4}") for at in range(8, 20)])
+    feed(index, [message(at, f"k{at % 4}") for at in range(8, 20)])
     flush(index)
     again = key_index(files, slots=2_000, entries=100)
     again.restore(mark)
     start = Shape(2_000, 100).entry_position(9)
     assert contents(files)[0][:start] == before[0][:start]
-    again.add([message(at, f"other{at}") for at in range(8, 20)])
+    feed(again, [message(at, f"other{at}") for at in range(8, 20)])
     Model(message(at, f"k{at % 4}") for at in range(8)).check(again)
 
 
@@ -640,12 +520,12 @@ def test_feeding_the_log_from_its_start_adds_only_what_is_new() -> None:
     messages = random_messages(Random(1), 50)
     files = MemoryFiles(INDEX)
     index = key_index(files, entries=1_000)
-    index.add(messages[:30])
+    feed(index, messages[:30])
     flush(index)
     again = key_index(files, entries=1_000)
     again.restore(index.state())
-    again.add(messages)
-    index.add(messages[30:])
+    feed(again, messages)
+    feed(index, messages[30:])
     assert again.state() == index.state()
 
 
@@ -655,24 +535,24 @@ def test_an_index_that_knows_of_lost_records_is_cut_to_the_log(shape: tuple[int,
     for at in range(0, 41, 3):
         files, fresh = MemoryFiles(INDEX), MemoryFiles(INDEX)
         index, straight = key_index(files, *shape), key_index(fresh, *shape)
-        index.add(messages)
+        feed(index, messages)
         flush(index)
         again = key_index(files, *shape)
         again.load()
         again.cut(messages[at][1] if at < 40 else messages[-1][1] + 1)
         assert again.bad_files() == []
-        straight.add(messages[:at])
+        feed(straight, messages[:at])
         flush(straight)
         assert again.state()[1:4] == straight.state()[1:4]
         others = random_messages(Random(12), 20, messages[at][1] if at < 40 else 100_000)
-        again.add(others)
+        feed(again, others)
         Model([*messages[:at], *others]).check(again)
 
 
 def test_clearing_removes_every_file() -> None:
     files = MemoryFiles(INDEX)
     index = key_index(files)
-    index.add([message(at, "k") for at in range(100)])
+    feed(index, [message(at, "k") for at in range(100)])
     flush(index)
     index.clear()
     assert files.contents() == {}
@@ -700,7 +580,7 @@ def test_a_file_that_does_not_agree_with_its_header_is_named(name: str) -> None:
     position, data, reason = DAMAGES[name]
     files = MemoryFiles(INDEX)
     index = key_index(files)
-    index.add([message(1 + at, "k") for at in range(70)])
+    feed(index, [message(1 + at, "k") for at in range(70)])
     flush(index)
     path = damage(files, 1, position, data)
     for take in (KeyIndex.load, lambda one: one.restore(index.state())):
@@ -714,7 +594,7 @@ def test_a_file_that_does_not_agree_with_its_header_is_named(name: str) -> None:
 def test_files_of_another_size_or_name_are_named_and_not_touched() -> None:
     files = MemoryFiles(INDEX)
     index = key_index(files)
-    index.add([message(at, "k") for at in range(10)])
+    feed(index, [message(at, "k") for at in range(10)])
     flush(index)
     files.put(INDEX / "notes.txt", b"x")
     files.put(INDEX / "20200101000000000", bytes(77))
@@ -729,7 +609,7 @@ def test_files_of_another_size_or_name_are_named_and_not_touched() -> None:
 def test_a_mark_whose_file_is_gone_or_short_of_it_is_not_believed() -> None:
     files = MemoryFiles(INDEX)
     index = key_index(files)
-    index.add([message(at, "k") for at in range(10)])
+    feed(index, [message(at, "k") for at in range(10)])
     flush(index)
     state = index.state()
     for false in (state._replace(index_name="2" * 17), state._replace(index_end_offset=4)):
@@ -741,7 +621,7 @@ def test_a_mark_whose_file_is_gone_or_short_of_it_is_not_believed() -> None:
 def test_a_slot_that_leads_nowhere_makes_the_file_unusable() -> None:
     files = MemoryFiles(INDEX)
     index = key_index(files)
-    index.add([message(at, "k") for at in range(3)])
+    feed(index, [message(at, "k") for at in range(3)])
     flush(index)
     damage(files, 0, 40, (25).to_bytes(4, "big"))
     again = key_index(files)
@@ -752,7 +632,7 @@ def test_a_slot_that_leads_nowhere_makes_the_file_unusable() -> None:
 def test_a_file_that_cannot_be_read_is_named() -> None:
     files = MemoryFiles(INDEX)
     index = key_index(files)
-    index.add([message(at, "k") for at in range(3)])
+    feed(index, [message(at, "k") for at in range(3)])
     flush(index)
     files.fail("read", times=None)
     index.load()
@@ -765,7 +645,7 @@ def test_a_file_that_cannot_be_read_is_named() -> None:
 def test_files_whose_records_are_gone_are_expired_but_never_the_last() -> None:
     files = MemoryFiles(INDEX)
     index = key_index(files, entries=11)
-    index.add([message(at, "k") for at in range(35)])
+    feed(index, [message(at, "k") for at in range(35)])
     assert index.expired(1_000) == []
     flush(index)
     paths = sorted(files.contents())
@@ -781,7 +661,7 @@ def test_files_whose_records_are_gone_are_expired_but_never_the_last() -> None:
 def test_a_look_up_passes_over_a_file_that_was_just_removed() -> None:
     files = MemoryFiles(INDEX)
     index = key_index(files, entries=11)
-    index.add([message(at, "k") for at in range(25)])
+    feed(index, [message(at, "k") for at in range(25)])
     flush(index)
     files.remove(min(files.contents()))
     assert index.lookup(KeyQuery("T", "k", *EVER, 99)) == list(range(24, 9, -1))

@@ -6,10 +6,10 @@ timed.
 
 from pathlib import Path
 
-from orbitmq.core.record_keys import WORDS_MAX, keys_in
-from orbitmq.store.index_keys import KeyHasher, affordable
+from orbitmq.core import ROW
+from orbitmq.core.record_keys import WORDS_MAX
 from orbitmq.store.index_shape import ENTRY
-from orbitmq.store.key_index import SLICE_COST
+from orbitmq.store.key_index import SLICE_BYTES
 from orbitmq.store.options import StoreOptions
 from orbitmq.store.store import KeyQuery, Store
 from tests.store.opened import flush, open_store, stage
@@ -39,7 +39,7 @@ def test_one_turn_files_no_more_than_a_slice_and_the_rest_is_found_all_the_same(
     for number in range(600):
         stage(store, 0, b"", many_keys(number))
     store.write_staged()
-    assert 0 < index.unwritten_size // ENTRY.size <= SLICE_COST
+    assert 0 < index.unwritten_size // ENTRY.size <= SLICE_BYTES // ROW.size
     assert store.dispatch_lag_bytes > 0
     offsets = [find(store, f"k{number}-59") for number in (0, 599)]
     assert [len(found) for found in offsets] == [1, 1]
@@ -51,20 +51,6 @@ def test_one_turn_files_no_more_than_a_slice_and_the_rest_is_found_all_the_same(
     assert store.dispatch_lag_bytes == 0
     assert [find(store, f"k{number}-59") for number in (0, 599)] == offsets
     store.close()
-
-
-def test_messages_of_a_single_endless_key_are_filed_a_few_at_a_time() -> None:
-    endless = [("T", at, 1, b"KEYS\x01" + b"x" * 32_000 + b"\x02") for at in range(512)]
-    count, cost = affordable(endless, SLICE_COST)
-    assert (count, cost <= SLICE_COST) == (4, True)
-    assert affordable(endless, 1)[0] == 1, "one at least"
-
-
-def test_ordinary_messages_are_filed_together_spaces_elsewhere_or_not() -> None:
-    plain = b"UNIQ_KEY\x01AAAA\x02TAGS\x01a\x02"
-    assert affordable([("T", 0, 1, plain)] * 512, SLICE_COST) == (512, 512)
-    talk = b"UNIQ_KEY\x01AAAA\x02text\x01" + b"a b " * 50 + b"\x02"
-    assert affordable([("T", 0, 1, talk)] * 512, SLICE_COST) == (512, 1_024)
 
 
 def test_of_too_many_keys_the_first_are_found_and_the_others_are_counted(tmp_path: Path) -> None:
@@ -81,27 +67,13 @@ def test_of_too_many_keys_the_first_are_found_and_the_others_are_counted(tmp_pat
     store.close()
 
 
-def test_both_ways_of_reading_properties_leave_out_the_same_keys() -> None:
-    for properties in (
-        MANY_WORDS,
-        b"UNIQ_KEY\x01" + b"A" * 32 + b"\x02" + MANY_WORDS,
-        b"x\x01KEYS\x02" + MANY_WORDS,
-    ):
-        keys = keys_in(properties).filed
-        assert len(keys) == WORDS_MAX + (b"UNIQ" in properties)
-        hasher = KeyHasher()
-        assert hasher.rows([("T", 0, 1, properties)]).row_count == len(keys)
-        assert hasher.left_out == 6_500 - WORDS_MAX
-
-
 def test_what_the_index_holds_in_memory_counts_as_unwritten(tmp_path: Path) -> None:
     """Symptom: sends were taken without end while 66 MB of index entries waited in memory."""
     store = open_store(tmp_path, options=ROOMY)
     for number in range(600):
         stage(store, 0, b"", many_keys(number))
     store.write_staged()
-    waiting = sum(len(many_keys(number)) for number in range(600))
-    assert store.unwritten_bytes > waiting // 2
+    assert store.unwritten_bytes > 600 * 61 * ROW.size // 2
     while not store.drain_index():
         pass
     assert store.unwritten_bytes == 600 * 20 + 600 * 61 * ENTRY.size

@@ -91,8 +91,8 @@ def _admitted(context: Context, cut: Batch, shared: bytes) -> BatchColumns:
     cluster = context.core.cluster_property
     columns = BatchColumns(cut.bodies, admitted.owns, cut.flags, admitted.tags_codes, cluster)
     size_max = context.core.body_size_max
-    longest = max(columns.property_sizes) + len(cluster)
-    if longest > PROPERTIES_SIZE_MAX or max(columns.body_sizes) > size_max:
+    longest = max(map(len, admitted.owns)) + len(cluster)
+    if longest > PROPERTIES_SIZE_MAX or max(map(len, cut.bodies)) > size_max:
         for body, own in zip(cut.bodies, admitted.owns, strict=True):
             check_sizes(body, own + cluster, size_max)
     return columns

@@ -10,7 +10,6 @@ from orbitmq.core import chosen
 from orbitmq.core.admit import Admitted, Refusal, Way, admit, parse_level, with_entries
 from orbitmq.core.admit_batch import AdmittedBatch, admit_batch
 from orbitmq.core.plain import (
-    ID_END,
     BatchColumns,
     BatchStamp,
     Gathered,
@@ -20,10 +19,11 @@ from orbitmq.core.plain import (
     append,
     append_batch,
     append_copies,
+    file_rows,
     gather,
     handle_one_read,
-    leading_ids,
 )
+from orbitmq.core.plain_rows import INDEX_ENTRY, ROW, Filing, rows_of
 from orbitmq.core.plain_walk import Walked, is_end_of_file, record_at, walk_records
 from orbitmq.core.record_keys import RecordKeys, keys_in, keys_of_record, may_have_keys
 from orbitmq.core.state import (
@@ -39,13 +39,15 @@ from orbitmq.core.tag_codes import tag_code_in
 
 __all__ = [
     "CHOSEN",
-    "ID_END",
+    "INDEX_ENTRY",
+    "ROW",
     "TWINS",
     "Admitted",
     "AdmittedBatch",
     "BatchColumns",
     "BatchStamp",
     "CoreState",
+    "Filing",
     "Gathered",
     "Got",
     "LogTail",
@@ -65,15 +67,16 @@ __all__ = [
     "append",
     "append_batch",
     "append_copies",
+    "file_rows",
     "gather",
     "handle_one_read",
     "is_end_of_file",
     "keys_in",
     "keys_of_record",
-    "leading_ids",
     "may_have_keys",
     "parse_level",
     "record_at",
+    "rows_of",
     "tag_code_in",
     "walk_records",
     "with_entries",
@@ -88,6 +91,7 @@ TWINS = (
     "append",
     "append_batch",
     "append_copies",
+    "file_rows",
     "gather",
     "handle_one_read",
 )

@@ -30,6 +30,8 @@ from orbitmq.core.plain import (
     end_of,
     next_frame,
 )
+from orbitmq.core.plain_rows import AGE_S_MAX as _AGE_S_MAX, rows_of
+from orbitmq.core.record_keys import WORDS_MAX as _WORDS_MAX
 from orbitmq.core.state import Got, Staged, send_answer_parts, send_answer_template, topic_field
 from orbitmq.ensure import ensure
 from orbitmq.watermark import Watermark
@@ -58,6 +60,8 @@ cdef long long COPY_BELOW_BYTES = _frame.COPY_BELOW_BYTES
 cdef int PULL_COMMITS = _headers.PULL_COMMITS
 cdef int PULL_HAS_SUBSCRIPTION = _headers.PULL_HAS_SUBSCRIPTION
 cdef unsigned int BLANK_MAGIC = _record.BLANK_MAGIC
+cdef int WORDS_MAX = _WORDS_MAX
+cdef long long AGE_S_MAX = _AGE_S_MAX
 cdef int FLAG_ONEWAY = _command.FLAG_ONEWAY
 cdef int SENDER_BITS = _sysflag.SENDER_BITS
 cdef int OUTSIDE_QUEUE = _sysflag.OUTSIDE_QUEUE
@@ -70,6 +74,7 @@ include "compiled_parts/memory.pxi"
 include "compiled_parts/scan.pxi"
 include "compiled_parts/state.pxi"
 include "compiled_parts/core_state.pxi"
+include "compiled_parts/rows.pxi"
 include "compiled_parts/append.pxi"
 include "compiled_parts/send.pxi"
 include "compiled_parts/pull.pxi"

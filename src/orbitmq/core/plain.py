@@ -19,8 +19,9 @@ import msgspec
 
 from orbitmq.core.admit import Refusal, admit
 from orbitmq.core.plain_append import Stamp, append, append_copies
-from orbitmq.core.plain_batch import ID_END, BatchColumns, BatchStamp, append_batch, leading_ids
+from orbitmq.core.plain_batch import BatchColumns, BatchStamp, append_batch
 from orbitmq.core.plain_gather import Gathered, PullStatus, gather
+from orbitmq.core.plain_rows import file_rows
 from orbitmq.core.state import CoreState, LogTail, Origin, Parts, Queue, Subscription, Topic
 from orbitmq.errors import RemoteProtocolError
 from orbitmq.wire.command import FLAG_ONEWAY, HEADER_SIZE_MAX, LANGUAGE, VERSION
@@ -31,7 +32,6 @@ from orbitmq.wire.properties import PROPERTIES_SIZE_MAX
 from orbitmq.wire.sysflag import SENDER_BITS
 
 __all__ = [
-    "ID_END",
     "BatchColumns",
     "BatchStamp",
     "CoreState",
@@ -46,9 +46,9 @@ __all__ = [
     "append",
     "append_batch",
     "append_copies",
+    "file_rows",
     "gather",
     "handle_one_read",
-    "leading_ids",
 ]
 
 PULLED_SIZE_MAX = 1_048_576

@@ -6,14 +6,14 @@ Rules:
 1. Nothing is written here: the record, its queue entry and what the key index needs are staged,
    and the store writes once a turn.
 2. A record never spans files: what does not fit is preceded by a blank record that fills the file.
-3. Everything that appends, hot or not, comes through `append`; only `plain_known` and `plain_batch`
-   stage by themselves.
+3. Everything that appends, hot or not, comes through `append`.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from orbitmq.core.checksum import crc32
+from orbitmq.core.plain_rows import rows_of
 from orbitmq.core.record_keys import may_have_keys
 from orbitmq.core.state import ENTRY, LogTail, Origin, Queue
 from orbitmq.ensure import ensure
@@ -85,7 +85,9 @@ def append(
         queue.put_bytes += size
         queue.next_offset = queue_offset + 1
     if may_have_keys(sys_flag, properties):
-        tail.keyed.append((queue.topic, log_offset, tail.store_ms, properties))
+        rows, left_out = rows_of(queue.topic, log_offset, tail.store_ms, properties)
+        tail.rows += rows
+        tail.left_out += left_out
     return log_offset
 
 

@@ -50,8 +50,9 @@ class LogTail:
         "file_size",
         "grown",
         "hot_offset",
-        "keyed",
+        "left_out",
         "refusal",
+        "rows",
         "staged",
         "staged_count",
         "store_ms",
@@ -80,9 +81,10 @@ class LogTail:
         """How many entries of them are staged in light queues, besides those in their own."""
         self.grown: set[Queue] = set()
         """The queues that have entries of what is staged."""
-        self.keyed: list[tuple[str, int, int, bytes]] = []
-        """What is staged for the key index: topic, log offset, store time, and properties, or the
-        id of 32 characters alone where that is the only key."""
+        self.rows = bytearray()
+        """What is staged for the key index: see `plain_rows`."""
+        self.left_out = 0
+        """Keys of what is staged that are not filed."""
         self.store_ms = 0
         """The store time of the next record; never goes back, whatever the wall clock does."""
         self.views: dict[int, memoryview] = {}
@@ -103,18 +105,21 @@ class LogTail:
     def take(self) -> "Staged":
         """Return what is staged, to be written; from here on the next write is staged."""
         grown = [(queue, queue.next_offset) for queue in self.grown]
-        staged = Staged(self.staged, grown, self.keyed, self.staged_count, self.copy_count)
-        self.staged, self.grown, self.keyed = bytearray(), set(), []
-        self.staged_count = self.copy_count = 0
+        counts = (self.staged_count, self.copy_count, self.left_out)
+        staged = Staged(self.staged, grown, bytes(self.rows), *counts)
+        self._empty()
         return staged
 
     def take_back(self, grown: "Iterable[tuple[Queue, int]]") -> None:
         """Go back to what is written: nothing is staged, and queues end where they did then."""
-        self.staged, self.grown, self.keyed = bytearray(), set(), []
-        self.staged_count = self.copy_count = 0
+        self._empty()
         self.end_offset = self.written.number
         for queue, next_offset in grown:
             queue.take_back(next_offset)
+
+    def _empty(self) -> None:
+        self.staged, self.grown, self.rows = bytearray(), set(), bytearray()
+        self.staged_count = self.copy_count = self.left_out = 0
 
     def skip(self, size: int) -> None:
         """Let the log end so much later: these bytes come from another log, or are zeros."""
@@ -141,9 +146,13 @@ class Staged(NamedTuple):
     data: bytes | bytearray | memoryview
     grown: "list[tuple[Queue, int]]"
     """Each queue with its next offset behind this write."""
-    keyed: list[tuple[str, int, int, bytes]]
+    rows: bytes
+    """What the key index gets: see `plain_rows`."""
     message_count: int
-    copy_count: int
+    copy_count: int = 0
+    """Entries in light queues: their messages count in their own."""
+    left_out: int = 0
+    """Keys that are not filed: their messages have too many."""
 
 
 class Queue:

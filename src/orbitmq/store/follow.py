@@ -11,7 +11,7 @@ Rules:
 
 from collections.abc import Sequence
 
-from orbitmq.core import Walked, parse_level, tag_code_in
+from orbitmq.core import Walked, may_have_keys, parse_level, rows_of, tag_code_in
 from orbitmq.wire.light_queues import LIGHT_MARK, light_places
 from orbitmq.wire.names import SCHEDULE_TOPIC
 from orbitmq.wire.properties import DELAY, stored_property
@@ -57,3 +57,10 @@ def _delay_level(properties: bytes, level_max: int) -> int:
     if level <= 0:
         return 0
     return min(level, level_max) if level_max else level
+
+
+def index_rows(walked: Walked) -> tuple[bytes, int]:
+    """Return what the key index gets of a record, and how many keys are left out."""
+    if not may_have_keys(walked.sys_flag, walked.properties):
+        return b"", 0
+    return rows_of(walked.topic, walked.log_offset, walked.store_ms, walked.properties)

@@ -18,21 +18,14 @@ Rules:
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from orbitmq.core.packing import packed_rows
-from orbitmq.store.index_keys import Rows
+from orbitmq.core import ROW
 from orbitmq.store.index_shape import ENTRY, HEADER, HEADER_SIZE, SLOT_SIZE, Header, Shape
 from orbitmq.store.index_slots import SlotPages, Slots, write_runs
 from orbitmq.world.files import BigFile, Files
-
-_AGE_S_MAX = 0x7FFFFFFF
-_NO_ENTRY = bytes(ENTRY.size)
-_HASH, _OFFSET, _AGE, _PREVIOUS = 0, 1, 3, 4
-"""Where an entry has these, in words."""
 
 _BLOCK_ENTRIES = 800
 """A chain is read in blocks of 16 KB: the entries of a key that is used often lie close."""
@@ -108,27 +101,25 @@ class IndexFile:
         self._slots = None
         self._parts = ()
 
-    def insert(self, rows: Rows) -> int:
-        """Take as many rows as there is room for and give their number."""
+    def insert(self, rows: memoryview) -> int:
+        """Take as many rows as there is room for and return their number."""
         slots, header = self._slots, self.header
         number = header.next_number
-        count = min(rows.row_count, max(0, self.shape.entry_count - number))
+        count = min(len(rows) // ROW.size, max(0, self.shape.entry_count - number))
         if not count or slots is None:
             return 0
-        hashes, offsets, times = rows if count == rows.row_count else rows.between(0, count)
+        _, log_offset, store_ms = ROW.unpack_from(rows)
+        _, end_offset, end_ms = ROW.unpack_from(rows, ROW.size * (count - 1))
         if number <= 1:
-            header = header._replace(begin_ms=times[0], begin_offset=offsets[0])
-        places = slots.places(hashes)
-        previous = slots.before(places, number)
-        columns = {_HASH: hashes, _AGE: _ages(times, header.begin_ms), _PREVIOUS: previous}
-        self._parts[0][1].extend(packed_rows(_NO_ENTRY, count, columns, {_OFFSET: offsets}))
-        slots.set_newest(places, number)  # rule 1
+            header = header._replace(begin_ms=store_ms, begin_offset=log_offset)
+        entries = self._parts[0][1]
+        used = slots.file(rows[: count * ROW.size], entries, number, header.begin_ms)  # rule 1
         self.header = Header(
             header.begin_ms,
-            times[-1],
+            end_ms,
             header.begin_offset,
-            offsets[-1],
-            header.used_slots + previous.count(0),
+            end_offset,
+            header.used_slots + used,
             number + count,
         )
         return count
@@ -200,16 +191,3 @@ class IndexFile:
         position = self.shape.entry_position(first)
         size = min(ENTRY.size * _BLOCK_ENTRIES, self.shape.file_size - position)
         return self._files.read_at(self.path, position, size) or b""
-
-
-def _ages(times: Sequence[int], begin_ms: int) -> array[int]:
-    """Return the ages of entries; those of a batch have one time."""
-    first = times[0]
-    if times.count(first) == len(times):
-        return array("i", (_age_s(first - begin_ms),)) * len(times)
-    age_at = {store_ms: _age_s(store_ms - begin_ms) for store_ms in set(times)}
-    return array("i", map(age_at.__getitem__, times))
-
-
-def _age_s(age_ms: int) -> int:
-    return min(max(0, age_ms) // 1000, _AGE_S_MAX)

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from orbitmq.core import ROW
 from orbitmq.store.index_file import EMPTY, IndexFile
-from orbitmq.store.index_keys import Rows
 from orbitmq.store.index_shape import HEADER, HEADER_SIZE, Header, Shape
 from orbitmq.store.index_slots import Slots, write_runs
 from orbitmq.store.log_walk import PIECE_SIZE
@@ -176,13 +176,14 @@ def tail_hashes(index_files: Sequence[IndexFile]) -> tuple[int, list[int]]:
     return (end_offset, hashes) if hashes else (-1, [])
 
 
-def completed(rows: Rows, hashes: Sequence[int]) -> Rows:
+def completed(rows: bytes, hashes: Sequence[int]) -> bytes:
     """Return the rows of a message that its entries do not have yet."""
     known = list(hashes)
-    missing = []
-    for row in rows.each():
-        if row[0] in known:
-            known.remove(row[0])
+    missing = bytearray()
+    for at in range(0, len(rows), ROW.size):
+        key_hash = ROW.unpack_from(rows, at)[0]
+        if key_hash in known:
+            known.remove(key_hash)
         else:
-            missing.append(row)
-    return Rows.of(missing)
+            missing += rows[at : at + ROW.size]
+    return bytes(missing)

@@ -17,13 +17,13 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from orbitmq.core import INDEX_ENTRY
 from orbitmq.store.log_walk import PIECE_SIZE, usual_size
 from orbitmq.world.files import Files
 
 HEADER = struct.Struct(">qqqqii")
 HEADER_SIZE = HEADER.size
-ENTRY = struct.Struct(">iqii")
-"""Hash, log offset, seconds since the file's begin, entry before it in its slot."""
+ENTRY = INDEX_ENTRY
 
 SLOT_SIZE = 4
 _OFFSET_AT = 4

@@ -1,7 +1,6 @@
 """The slots of an index file that is being filled: the newest entry of each.
 
-In: slots as the disk has them, or none; then the places of new entries. Out: which entries were the
-newest there before, and pages to be written.
+In: slots as the disk has them, or none; then rows. Out: entries, and pages to be written.
 
 Rules:
 1. All slots of a file are in memory, 4 bytes each, in the machine's byte order. A slot that was
@@ -10,32 +9,27 @@ Rules:
    the room of ten slots in the first page, and the last page may end with entries.
 3. The loop owns the slots. Any thread may read one beside it. What is frozen is a copy, which stays
    as it is until the next one; the memory for it is kept: new memory costs more than copying.
-4. Entries come by the thousand and their places have no order: whole lists of places go from one
-   built-in function to the next.
+4. Filing itself is the core's: `core.plain_rows`, or its compiled twin.
 """
 
 import sys
 from array import array
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
-from operator import itemgetter, rshift
 from pathlib import Path
 from typing import NamedTuple
 
+from orbitmq.core import Filing, file_rows
 from orbitmq.store.index_shape import HEADER_SIZE, SLOT_SIZE, Shape
 from orbitmq.world.files import BigFile, Files
 from orbitmq.world.memory import zeros
 
 PAGE_SIZE = 4_096
 _PAGE_SLOTS = PAGE_SIZE // SLOT_SIZE
-_PAGE_BITS = _PAGE_SLOTS.bit_length() - 1
 _HEADER_SLOTS = HEADER_SIZE // SLOT_SIZE
 _ZEROS = bytes(PAGE_SIZE)
 _RUN_PAGES_MAX = 256
 _MANY = 0.75
-"""When so many of the pages have changed the others count as changed, too: so many entries came
-that they soon will, and until then nobody need look which pages entries belong to."""
+"""When so many of the pages have changed all are written, in long pieces."""
 _RUN_SIZE = _RUN_PAGES_MAX * PAGE_SIZE
 
 
@@ -60,51 +54,38 @@ class Slots:
         self._numbers = self._memory.cast("I")
         self._copy: memoryview | None = None
         self._read_pages: list[int] = []
-        self._dirty: set[int] = set()
+        self._dirty = bytearray(self._size // PAGE_SIZE)
+        """For each page whether it has changed since the last `freeze`."""
 
     # --- Filling ---
-
-    def places(self, hashes: Iterable[int]) -> list[int]:
-        """Return where the entries of these hashes belong."""
-        slot_count = self._shape.slot_count
-        return [key_hash % slot_count + _HEADER_SLOTS for key_hash in hashes]
 
     def value(self, slot: int) -> int:
         """Return the newest entry of a slot; 0: it has none."""
         return self._numbers[slot + _HEADER_SLOTS]
 
-    def before(self, places: list[int], number: int) -> Sequence[int]:
-        """Which entry comes before each of the new ones, which are numbered from `number`."""
-        numbers = self._numbers
-        if len(places) > 1 and len(set(places)) == len(places):
-            found: tuple[int, ...] = itemgetter(*places)(numbers)
-            return found
-        previous, newest = list[int](), dict[int, int]()
-        for place in places:
-            before = newest.get(place)
-            previous.append(numbers[place] if before is None else before)
-            newest[place] = number
-            number += 1
-        return previous
-
-    def set_newest(self, places: list[int], number: int) -> None:
-        """Take in the new entries, which are numbered from `number`."""
-        numbers = range(number, number + len(places))
-        deque(map(self._numbers.__setitem__, places, numbers), maxlen=0)
-        dirty, all_pages = self._dirty, range(self._size // PAGE_SIZE)
-        if len(dirty) < len(all_pages):
-            dirty.update(map(rshift, places, repeat(_PAGE_BITS)))
-            if len(dirty) > _MANY * len(all_pages):
-                dirty.update(all_pages)
+    def file(self, rows: memoryview, entries: bytearray, number: int, begin_ms: int) -> int:
+        """Take rows as the entries from `number` on; return how many slots had none before."""
+        filing = Filing(
+            self._numbers,
+            self._dirty,
+            entries,
+            self._shape.slot_count,
+            _HEADER_SLOTS,
+            _PAGE_SLOTS,
+        )
+        return file_rows(filing, rows, number, begin_ms)
 
     # --- Writing ---
 
     def freeze(self) -> list[SlotPages]:
         """Return the pages that have changed since the last time, as they are now, in order."""
         copy = self._copy = zeros(self._size) if self._copy is None else self._copy
-        dirty, self._dirty = sorted(self._dirty), set()
+        dirty, self._dirty = self._dirty, bytearray(len(self._dirty))
+        if sum(dirty) > _MANY * len(dirty):
+            dirty = bytearray(b"\1" * len(dirty))
+        changed = [number for number, is_dirty in enumerate(dirty) if is_dirty]
         runs = []
-        for first, end in _runs(dirty):
+        for first, end in _runs(changed):
             begin, stop = first * PAGE_SIZE, end * PAGE_SIZE
             copy[begin:stop] = self._memory[begin:stop]
             runs.append(SlotPages(first, copy[begin:stop]))
@@ -113,7 +94,8 @@ class Slots:
     def take_back(self, runs: Iterable[SlotPages]) -> None:
         """Make pages that were frozen and not written changed again."""
         for first, pages in runs:
-            self._dirty.update(range(first, first + len(pages) // PAGE_SIZE))
+            count = len(pages) // PAGE_SIZE
+            self._dirty[first : first + count] = b"\1" * count
 
     # --- Coming back ---
 
@@ -153,7 +135,9 @@ class Slots:
 
     def turn_back(self, slot: int, number: int) -> None:
         """Set a slot to an entry that it had before; 0: none."""
-        self.set_newest([slot + _HEADER_SLOTS], number)
+        place = slot + _HEADER_SLOTS
+        self._numbers[place] = number
+        self._dirty[place // _PAGE_SLOTS] = 1
 
 
 def write_runs(file: BigFile, shape: Shape, runs: Iterable[SlotPages]) -> None:

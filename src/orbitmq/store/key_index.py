@@ -1,6 +1,6 @@
 """The key index: which records carry a key, by hash, newest first.
 
-In: messages in log order (`add`). Out: log offsets (`lookup`), jobs that write what is new, and the
+In: rows in log order (`add`). Out: log offsets (`lookup`), jobs that write what is new, and the
 state that a mark keeps.
 
 Rules:
@@ -16,14 +16,15 @@ Rules:
 5. Files are called by local time, but always later than the last one.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from orbitmq.core import ROW
 from orbitmq.ensure import ensure
 from orbitmq.errors import ReadFailed
 from orbitmq.store.index_file import EMPTY, FilePart, IndexFile
-from orbitmq.store.index_keys import Keyed, KeyHasher, Rows, affordable, waiting_keys
 from orbitmq.store.index_load import (
     BadFile,
     Counts,
@@ -39,12 +40,10 @@ from orbitmq.wire.java import index_hash
 from orbitmq.world.clock import Clock
 from orbitmq.world.files import BigFile, Files
 
-PENDING_MAX = 512
-"""So many messages are collected before they are filed: together that is quicker."""
-SLICE_COST = 4_096
-"""What is filed in one go: some milliseconds of the loop's time. See `affordable`."""
-WAITING_BYTES = 256
-"""What a message that waits to be filed takes beside its properties."""
+PENDING_BYTES = 512 * ROW.size
+"""So many rows are collected before they are filed: together that is quicker."""
+SLICE_BYTES = 4_096 * ROW.size
+"""What is filed in one go: some milliseconds of the loop's time."""
 STEPS_MAX = 1_000_000
 """A look-up ends after so many entries: one that shares its slot with a key of millions."""
 
@@ -188,17 +187,16 @@ class KeyIndex:
         self._clock = clock
         self._shape = Shape(slot_count, entry_count)
         self._is_on = is_on
-        self._hasher = KeyHasher()
+        self.left_out = 0
+        """How many keys were not filed because their messages have too many."""
         self._writers = _Writers(files, folder, self._shape.file_size)
         self._reset()
 
     def _reset(self) -> None:
         self._index_files: tuple[IndexFile, ...] = ()
         """Oldest first; exchanged as a whole, so that a look-up sees one state or the other."""
-        self._pending: list[Keyed] = []
-        self._counted = 0
-        self._pending_bytes = 0
-        """Of the first `_counted` of them."""
+        self._pending = bytearray()
+        """Rows that wait to be filed."""
         self.unwritten_size = 0
         """How many bytes of entries only memory is known to hold."""
         self._job: IndexJob | None = None
@@ -210,29 +208,33 @@ class KeyIndex:
 
     # --- Filling ---
 
-    def add(self, keyed: list[Keyed]) -> None:
-        """Take messages in log order; those that are known are passed over."""
-        if not self._is_on or not keyed:
-            return
-        if keyed[0][1] <= self.end_offset:
-            keyed = self._unknown(keyed)
-            if not keyed:
-                return
-        self.end_offset = keyed[-1][1]
-        self._last_hashes = []
-        self._pending += keyed
-        if len(self._pending) >= PENDING_MAX:
-            self.drain_some()
-            self._count_pending()
+    def add(self, rows: bytes, left_out: int = 0) -> None:
+        """Take rows in log order; those of messages that are known are passed over.
 
-    def _unknown(self, keyed: list[Keyed]) -> list[Keyed]:
-        for message in keyed:
-            if message[1] == self.end_offset and self._last_hashes:
-                # An original was stopped between two keys of its last message.
-                missing = completed(self._hasher.rows([message]), self._last_hashes)
-                self._last_hashes = []
-                self._insert(missing)
-        return [message for message in keyed if message[1] > self.end_offset]
+        `left_out` keys are not among them: their messages have too many.
+        """
+        if not self._is_on:
+            return
+        self.left_out += left_out
+        if rows and _offset_in(rows, 0) <= self.end_offset:
+            rows = self._unknown(rows)
+        if not rows:
+            return
+        self.end_offset = _offset_in(rows, len(rows) - ROW.size)
+        self._last_hashes = []
+        self._pending += rows
+        if len(self._pending) >= PENDING_BYTES:
+            self.drain_some()
+
+    def _unknown(self, rows: bytes) -> bytes:
+        offsets = [offset for _, offset, _ in ROW.iter_unpack(rows)]
+        start, end = bisect_left(offsets, self.end_offset), bisect_right(offsets, self.end_offset)
+        if start < end and self._last_hashes:
+            # An original was stopped between two keys of its last message.
+            missing = completed(rows[start * ROW.size : end * ROW.size], self._last_hashes)
+            self._last_hashes = []
+            self._insert(missing)
+        return rows[end * ROW.size :]
 
     def drain(self) -> None:
         """File everything that was added; on the loop only when there is little."""
@@ -241,50 +243,34 @@ class KeyIndex:
 
     def drain_some(self) -> bool:
         """File a slice of what was added; True when nothing is left."""
-        pending, done, budget = self._pending, 0, SLICE_COST
-        while done < len(pending) and budget > 0:
-            messages = pending[done : done + PENDING_MAX]
-            count, cost = affordable(messages, budget)
-            self._insert(self._hasher.rows(messages[:count]))
-            done += count
-            budget -= cost
-        counted = min(done, self._counted)
-        self._pending_bytes -= _waiting_bytes(pending[:counted])
-        self._counted -= counted
-        del pending[:done]
+        pending = self._pending
+        some = bytes(pending[:SLICE_BYTES])
+        self._insert(some)
+        del pending[: len(some)]
         return not pending
-
-    def _count_pending(self) -> None:
-        """Take in how much memory holds what a slice has left."""
-        self._pending_bytes += _waiting_bytes(self._pending[self._counted :])
-        self._counted = len(self._pending)
 
     @property
     def memory_bytes(self) -> int:
-        """How much only memory holds: entries that are not written, messages to be filed."""
-        return self.unwritten_size + self._pending_bytes
-
-    @property
-    def left_out(self) -> int:
-        """How many keys were not filed because their messages have too many."""
-        return self._hasher.left_out
+        """How much only memory holds: entries that are not written, rows to be filed."""
+        return self.unwritten_size + len(self._pending)
 
     @property
     def filed_offset(self) -> int | None:
         """The log offset of the first message that waits to be filed; None when none does."""
-        return self._pending[0][1] if self._pending else None
+        return _offset_in(self._pending, 0) if self._pending else None
 
-    def waiting(self) -> list[Keyed]:
-        """Return the messages that wait to be filed, for `find_waiting` in a thread."""
-        return self._pending[:]
+    def waiting(self) -> bytes:
+        """Return the rows that wait to be filed, for `find_waiting` in a thread."""
+        return bytes(self._pending)
 
-    def _insert(self, rows: Rows) -> None:
-        self.unwritten_size += ENTRY.size * rows.row_count
-        while rows.row_count:
+    def _insert(self, rows: bytes) -> None:
+        self.unwritten_size += ENTRY.size * (len(rows) // ROW.size)
+        left = memoryview(rows)
+        while left:
             file = self._index_files[-1] if self._index_files else None
             if file is None or file.is_full:
                 file = self._new_file(file)
-            rows = rows.between(file.insert(rows))
+            left = left[ROW.size * file.insert(left) :]
 
     def _new_file(self, last: IndexFile | None) -> IndexFile:
         stamp = self._clock.file_stamp(self._clock.wall_ms())
@@ -494,16 +480,18 @@ class KeyIndex:
         self._index_files = tuple(file for file in self._index_files if file.path not in gone)
 
 
-def find_waiting(messages: list[Keyed], query: KeyQuery) -> list[int]:
-    """Return the log offsets, newest first, of messages that wait to be filed under this key."""
-    return [
+def find_waiting(rows: bytes, query: KeyQuery) -> list[int]:
+    """Return the log offsets, newest first, of what waits to be filed under a key's hash."""
+    wanted = index_hash(f"{query.topic}#{query.key}")
+    found = [
         log_offset
-        for topic, log_offset, store_ms, text in reversed(messages)
-        if topic == query.topic
-        and query.begin_ms <= store_ms <= query.end_ms
-        and query.key in waiting_keys(text)
+        for key_hash, log_offset, store_ms in ROW.iter_unpack(rows)
+        if key_hash == wanted and query.begin_ms <= store_ms <= query.end_ms
     ]
+    return list(dict.fromkeys(reversed(found)))
 
 
-def _waiting_bytes(messages: list[Keyed]) -> int:
-    return sum(len(properties) for _, _, _, properties in messages) + WAITING_BYTES * len(messages)
+def _offset_in(rows: bytes | bytearray, position: int) -> int:
+    """Return the log offset of the row that begins at a position."""
+    log_offset: int = ROW.unpack_from(rows, position)[1]
+    return log_offset

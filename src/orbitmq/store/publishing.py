@@ -14,9 +14,6 @@ from typing import NamedTuple
 from orbitmq.core import LogTail, Queue
 from orbitmq.watermark import Watermark
 
-Keyed = tuple[str, int, int, bytes]
-"""What the key index needs of a record: topic, log offset, store time, properties."""
-
 
 class Written(NamedTuple):
     """What one write of the log brought."""
@@ -24,10 +21,13 @@ class Written(NamedTuple):
     end_offset: int
     grown: list[tuple[Queue, int]]
     """Each queue with its next offset behind this write."""
-    keyed: list[Keyed]
+    rows: bytes
+    """What the key index gets: see `core.plain_rows`."""
     message_count: int
     copy_count: int = 0
     """Entries in light queues: their messages count in their own."""
+    left_out: int = 0
+    """Keys that are not filed: their messages have too many."""
 
 
 class Publisher:

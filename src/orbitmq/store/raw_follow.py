@@ -16,10 +16,10 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from orbitmq.core import LogTail, Queue, Walked, may_have_keys, record_at
+from orbitmq.core import LogTail, Queue, Walked, record_at
 from orbitmq.errors import StoreError
-from orbitmq.store.follow import entry_code, in_queues
-from orbitmq.store.publishing import Keyed, Written
+from orbitmq.store.follow import entry_code, in_queues, index_rows
+from orbitmq.store.publishing import Written
 from orbitmq.wire.record import BLANK_MAGIC, BLANK_SIZE, MAGIC_V1, MAGIC_V2, RECORD_SIZE_MAX
 
 _PREFIX = struct.Struct(">iI")  # size, magic
@@ -95,18 +95,19 @@ class RawFollower:
     def take(self, batch: RawBatch) -> Written:
         """Return what a batch that was written brings."""
         grown: dict[Queue, int] = {}
-        keyed: list[Keyed] = []
-        copy_count = 0
+        rows = bytearray()
+        copy_count = left_out = 0
         for record in batch.records:
-            if may_have_keys(record.sys_flag, record.properties):
-                keyed.append((record.topic, record.log_offset, record.store_ms, record.properties))
+            own, left = index_rows(record)
+            rows += own
+            left_out += left
             queues = [self._add_entry(one) for one in in_queues(record)]
             copy_count += len(queues[1:])
             grown.update((queue, queue.next_offset) for queue in queues)
             self._tail.advance_clock(record.store_ms)
         self.rest, self._dropped_size = batch.rest, batch.dropped_size
-        counts = (len(batch.records), copy_count)
-        return Written(self._tail.end_offset, list(grown.items()), keyed, *counts)
+        counts = (len(batch.records), copy_count, left_out)
+        return Written(self._tail.end_offset, list(grown.items()), bytes(rows), *counts)
 
     def _size_at(self, data: bytes, position: int) -> int:
         """Return the size of what begins at a position, or 0 when not even that has come."""

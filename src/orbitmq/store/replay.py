@@ -19,10 +19,10 @@ Rules:
 
 from collections.abc import Callable, Iterable, Sequence
 
-from orbitmq.core import Walked, may_have_keys
+from orbitmq.core import Walked
 from orbitmq.core.state import ENTRY, ENTRY_SIZE
 from orbitmq.store.consume_queue import HOLE_SIZE, Extent, QueueFiles
-from orbitmq.store.follow import entry_code, in_queues
+from orbitmq.store.follow import entry_code, in_queues, index_rows
 from orbitmq.store.key_index import KeyIndex
 from orbitmq.store.layout import can_hold_queue
 from orbitmq.store.log_source import Gap
@@ -30,7 +30,7 @@ from orbitmq.store.queue_ext import is_address
 from orbitmq.wire.light_queues import is_light
 from orbitmq.wire.record import RECORD_SIZE_MIN
 
-INDEXED_TOGETHER_MAX = 4_096
+ROWS_BYTES_MAX = 131_072
 HOLES_MAX = 1_000_000
 """A queue that jumps further begins anew behind the jump."""
 
@@ -108,7 +108,8 @@ class Replay:
         self.lanes: dict[QueueKey, Lane] = {}
         self._known: dict[QueueKey, int] = {}
         self._unwritten: dict[QueueKey, Lane] = {}
-        self._to_index: list[tuple[str, int, int, bytes]] = []
+        self._rows = bytearray()
+        self._left_out = 0
         self._damage = 0
         self._damage_start = 0
         self.store_ms = 0
@@ -136,11 +137,11 @@ class Replay:
             self._enter(place)
         if not places and walked.queue_offset and not (self.is_removed and self.is_removed(walked)):
             self._give_up(walked, "its flags say that it is in no queue")
-        if may_have_keys(walked.sys_flag, walked.properties):
-            to_index = self._to_index
-            to_index.append((walked.topic, walked.log_offset, walked.store_ms, walked.properties))
-            if len(to_index) >= INDEXED_TOGETHER_MAX:
-                self._fill_index()
+        rows, left_out = index_rows(walked)
+        self._rows += rows
+        self._left_out += left_out
+        if len(self._rows) >= ROWS_BYTES_MAX:
+            self._pass_rows()
 
     def _enter(self, walked: Walked) -> None:
         """Put a record into the queue that it names."""
@@ -294,7 +295,7 @@ class Replay:
         for lane in self._unwritten.values():
             self._write_lane(lane)
         self._unwritten.clear()
-        self._fill_index()
+        self._pass_rows()
         job = self._index.freeze()
         if job is not None:
             for piece in job.by_file():
@@ -308,9 +309,10 @@ class Replay:
         self._queue_files.sync()
         self._index.sync()
 
-    def _fill_index(self) -> None:
-        to_index, self._to_index = self._to_index, []
-        self._index.add(to_index)
+    def _pass_rows(self) -> None:
+        self._index.add(bytes(self._rows), self._left_out)
+        self._rows.clear()
+        self._left_out = 0
         self._index.drain()
 
     def _write_lane(self, lane: Lane) -> None:

@@ -318,7 +318,7 @@ class Store:
         total = self._publisher.entry_total
         grown, published = self._publisher.publish()
         for written in published:
-            self._opened.index.add(written.keyed)
+            self._opened.index.add(written.rows, written.left_out)
         self._behind.add(grown, self._publisher.entry_total - total)
         return grown
 

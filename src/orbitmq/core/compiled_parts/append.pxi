@@ -77,12 +77,6 @@ cdef inline bytes as_bytes(data):
     return data if type(data) is bytes else bytes(data)
 
 
-cdef int note_keys(LogTail tail, Queue queue, long long log_offset, bytes properties) except -1:
-    if b"\x01" in properties:
-        tail.keyed.append((queue.topic, log_offset, tail.store_ms, properties))
-    return 0
-
-
 def append(
     LogTail tail not None, Queue queue not None, Origin origin not None, stamp, body, bytes properties not None
 ):
@@ -93,7 +87,7 @@ def append(
     numbers.flag, numbers.sys_flag, numbers.born_ms, numbers.reconsume_times, numbers.prepared_offset, numbers.tags_code = stamp
     log_offset = put_record(tail, queue, origin, &numbers, view_of(kept), view_of(properties))
     if numbers.sys_flag & TRANSACTION_MASK != ROLLBACK:  # nobody looks for one that was rolled back
-        note_keys(tail, queue, log_offset, properties)
+        note_keys(tail, queue, log_offset, view_of(properties))
     return log_offset
 
 
@@ -122,6 +116,6 @@ def append_batch(LogTail tail not None, Queue queue not None, Origin origin not 
     for body, properties, numbers.flag, numbers.tags_code in columns:
         properties = properties + messages.ending
         log_offset = put_record(tail, queue, origin, &numbers, view_of(body), view_of(properties))
-        note_keys(tail, queue, log_offset, properties)
+        note_keys(tail, queue, log_offset, view_of(properties))
         log_offsets.append(log_offset)
     return log_offsets

@@ -184,7 +184,7 @@ cdef bint take_send(CoreState state, Origin origin, Request *request, View body)
         return False
     numbers.tags_code = admitted.tags_code
     log_offset = put_record(tail, queue, origin, &numbers, body, admitted.stored)
-    note_keys(tail, queue, log_offset, admitted.stored.at[:admitted.stored.size])
+    note_keys(tail, queue, log_offset, admitted.stored)
     if not request.flag:
         answer_send(state, request, queue, log_offset)
     return True

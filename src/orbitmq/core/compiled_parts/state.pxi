@@ -38,6 +38,7 @@ cdef class Queue:
     cdef public long long put_bytes
     cdef public bytearray entries
     cdef bint has_grown
+    cdef unsigned int topic_hash
 
     def __init__(self, str topic not None, int queue_id, long long next_offset):
         self.topic = topic
@@ -46,6 +47,8 @@ cdef class Queue:
         self.next_offset = self.readable_offset = next_offset
         self.base_offset = self.flushed_offset = next_offset
         self.entries = bytearray()
+        name = f"{topic}#".encode()
+        self.topic_hash = java_hash(<Bytes>PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name), 0)
 
     cpdef bytes read_entries(self, long long queue_offset, long long count):
         """Return up to `count` readable entries, from `base_offset` or a later offset on."""
@@ -134,10 +137,11 @@ cdef class LogTail:
     cdef readonly object visible
     cdef readonly str refusal
     cdef readonly set grown
-    cdef readonly list keyed
+    cdef public long long left_out
     cdef readonly dict views
     cdef Buffer buffer
     cdef Buffer spare
+    cdef Buffer row_buffer
 
     def __init__(self, long long file_size, long long end_offset):
         ensure(file_size > 0 and end_offset >= 0, "a log has files, and ends behind its beginning")
@@ -148,8 +152,8 @@ cdef class LogTail:
         self.visible = Watermark(end_offset)
         self.refusal = ""
         self.grown = set()
-        self.keyed = []
         self.views = {}
+        self.row_buffer = Buffer()
         self.buffer = Buffer()
         self.spare = Buffer()
 
@@ -157,6 +161,11 @@ cdef class LogTail:
     def staged(self):
         """What is staged, as memory: for a look only, nothing can be staged while it is held."""
         return memoryview(self.buffer.memory)[: self.buffer.used]
+
+    @property
+    def rows(self):
+        """What is staged for the key index: see `orbitmq.core.plain_rows`."""
+        return self.row_buffer.copy()
 
     @property
     def written_offset(self):
@@ -191,7 +200,8 @@ cdef class LogTail:
         for queue in self.grown:
             queue.has_grown = False
             grown.append((queue, queue.next_offset))
-        staged = Staged(self.staged, grown, self.keyed, self.staged_count, self.copy_count)
+        counts = (self.staged_count, self.copy_count, self.left_out)
+        staged = Staged(self.staged, grown, self.row_buffer.copy(), *counts)
         self.buffer, self.spare = self.spare, self.buffer
         self._empty()
         return staged
@@ -209,8 +219,9 @@ cdef class LogTail:
     cdef _empty(self):
         self.buffer.clear()
         self.grown = set()
-        self.keyed = []
+        self.row_buffer.clear()
         self.staged_count = self.copy_count = 0
+        self.left_out = 0
 
     def skip(self, long long size):
         """Let the log end so much later: these bytes come from another log, or are zeros."""
