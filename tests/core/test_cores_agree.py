@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from orbitmq.core import CoreState, Subscription, plain
 from orbitmq.errors import RemoteProtocolError
+from orbitmq.wire.batch import BatchMessage, encode_batch
 from orbitmq.wire.command import Command, encode_command
 from orbitmq.wire.frame import FrameDecoder, encode_frame
 from tests.core.hot import (
@@ -66,7 +67,10 @@ def by_plain(core: ModuleType, state: CoreState, frame: Any) -> Iterator[object]
     if core is plain:
         yield frame
         return
-    with mock.patch.object(plain, "append", core.append):
+    with (
+        mock.patch.object(plain, "append", core.append),
+        mock.patch.object(plain, "append_batch", core.append_batch),
+    ):
         data = encode_frame(*frame)
         result = plain.handle_one_read(state, data, 0, origin(core), NOW_MS)
     yield from result.answers
@@ -102,6 +106,15 @@ def outcome(core: ModuleType, reads: list[bytes], *, is_sync: bool = False) -> d
         "got": {key: (got.count, got.size, got.pulls) for key, got in state.got.items()},
         "offsets": state.offsets,
     }
+
+
+def batch_frame(
+    messages: list[tuple[bytes, bytes, int]], torn: int = 0, **changes: str | int
+) -> bytes:
+    """A batch as Java clients send it."""
+    body = encode_batch(BatchMessage(*message) for message in messages)
+    fields: dict[str, str | int] = {"m": "true", "i": "WAIT\x01true", **changes}
+    return send_frame(body[: len(body) - torn], code=320, **fields)
 
 
 def check_agreement(reads: list[bytes], *, is_sync: bool = False) -> None:
@@ -162,6 +175,9 @@ ORDINARY = {
     "no properties": send_frame(i=""),
     "no body": send_frame(b""),
     "compressed": send_frame(f=0x301),
+    "batch": batch_frame([(b"a", ID.encode(), 0), (b"", b"TAGS\x01a\x02KEYS\x01k l", 7)], i=""),
+    "batch with properties of the whole": batch_frame([(b"a", b"", 0), (b"b", ID.encode(), 0)]),
+    "batch under another code": send_frame(encode_batch([BatchMessage(b"a")]), code=10, m="true"),
     "large": send_frame(bytes(range(256)) * 16),
 }
 
@@ -264,7 +280,20 @@ def damaged(draw: st.DrawFn) -> bytes:
     return encode_frame(draw(st.sampled_from([0, 0, 0, 1])), bytes(header), whole.body)
 
 
-FRAMES = SENDS | SENDS | PULLS | damaged() | st.just(HEARTBEAT) | st.binary(max_size=12)
+SINGLES = st.tuples(
+    st.binary(max_size=20),
+    PROPERTIES.map(str.encode) | st.binary(max_size=6),
+    st.integers(-(2**31), 2**31 - 1),
+)
+BATCHES = st.builds(
+    lambda messages, torn, fields: batch_frame(messages, torn, **fields),
+    st.lists(SINGLES, min_size=1, max_size=4),
+    st.sampled_from([0, 0, 0, 1, 30]),
+    st.fixed_dictionaries(
+        {}, optional={"i": PROPERTIES, "f": NUMBERS, "j": NUMBERS, "flag": st.just(2)}
+    ),
+)
+FRAMES = SENDS | SENDS | PULLS | BATCHES | damaged() | st.just(HEARTBEAT) | st.binary(max_size=12)
 
 
 @settings(deadline=None, max_examples=300)

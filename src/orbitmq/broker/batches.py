@@ -13,16 +13,20 @@ Rules:
 from orbitmq.broker.context import Context
 from orbitmq.broker.puts import StagedSend, admitted, check_sizes, check_store
 from orbitmq.broker.send_checks import Arrival
-from orbitmq.core import BatchColumns, BatchStamp, Refusal, Way, admit_batch, append_batch
+from orbitmq.core import (
+    BATCH_COUNT_MAX,
+    BatchColumns,
+    BatchStamp,
+    Refusal,
+    Way,
+    admit_batch,
+    append_batch,
+)
 from orbitmq.errors import RemoteProtocolError, RequestFailed
 from orbitmq.wire.batch import Batch, decode_batch
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.properties import PROPERTIES_SIZE_MAX
 from orbitmq.wire.sysflag import SENDER_BITS, TRANSACTION_MASK
-
-BATCH_COUNT_MAX = 16_384
-"""Messages of one batch: they are stored in one piece, and the loop does nothing else meanwhile.
-How long that takes, docs/performance.md says; broker/test_long_frames.py has the limit."""
 
 
 def store_batch(context: Context, arrival: Arrival) -> StagedSend:

@@ -23,6 +23,7 @@ from orbitmq.core.plain import (
     gather,
     handle_one_read,
 )
+from orbitmq.core.plain_batch import BATCH_COUNT_MAX
 from orbitmq.core.plain_rows import INDEX_ENTRY, ROW, Filing, rows_of
 from orbitmq.core.plain_walk import Walked, is_end_of_file, record_at, walk_records
 from orbitmq.core.record_keys import RecordKeys, keys_in, keys_of_record, may_have_keys
@@ -38,6 +39,7 @@ from orbitmq.core.state import (
 from orbitmq.core.tag_codes import tag_code_in
 
 __all__ = [
+    "BATCH_COUNT_MAX",
     "CHOSEN",
     "INDEX_ENTRY",
     "ROW",

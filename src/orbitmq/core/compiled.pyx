@@ -16,8 +16,9 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 
 from orbitmq.core import state as shared
-from orbitmq.core.admit import Refusal, admit
+from orbitmq.core.admit import Refusal, Way, admit
 from orbitmq.core.plain import (
+    BATCH_COUNT_MAX as _BATCH_COUNT_MAX,
     EVERYTHING,
     PULL_ANSWER,
     PULLED_SIZE_MAX as _PULLED_SIZE_MAX,
@@ -60,6 +61,7 @@ cdef long long COPY_BELOW_BYTES = _frame.COPY_BELOW_BYTES
 cdef int PULL_COMMITS = _headers.PULL_COMMITS
 cdef int PULL_HAS_SUBSCRIPTION = _headers.PULL_HAS_SUBSCRIPTION
 cdef unsigned int BLANK_MAGIC = _record.BLANK_MAGIC
+cdef Py_ssize_t BATCH_COUNT_MAX = _BATCH_COUNT_MAX
 cdef int WORDS_MAX = _WORDS_MAX
 cdef long long AGE_S_MAX = _AGE_S_MAX
 cdef int FLAG_ONEWAY = _command.FLAG_ONEWAY
@@ -77,6 +79,7 @@ include "compiled_parts/core_state.pxi"
 include "compiled_parts/rows.pxi"
 include "compiled_parts/append.pxi"
 include "compiled_parts/send.pxi"
+include "compiled_parts/batch.pxi"
 include "compiled_parts/pull.pxi"
 include "compiled_parts/read.pxi"
 

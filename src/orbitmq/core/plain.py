@@ -4,7 +4,8 @@ In: the bytes of one read and the state. Out: the bytes used, the answers, the l
 on, the queues that grew, and the first frame that is not ours to handle.
 
 Rules:
-1. Only the ordinary case is handled: JSON headers of codes 310, 10 and 11, known topics and queues,
+1. Only the ordinary case is handled: JSON headers of codes 310, 10, 320 and 11, known topics and
+   queues,
    no property that makes the broker act. Everything else is handed back as the first unknown frame;
    nothing behind that frame is touched, so order is kept.
 2. Records are staged only; the answers must not leave before the store has written them.
@@ -17,13 +18,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from orbitmq.core.admit import Refusal, admit
+from orbitmq.core.admit import Admitted, Refusal, admit
+from orbitmq.core.admit_batch import admit_batch
 from orbitmq.core.plain_append import Stamp, append, append_copies
-from orbitmq.core.plain_batch import BatchColumns, BatchStamp, append_batch
+from orbitmq.core.plain_batch import BATCH_COUNT_MAX, BatchColumns, BatchStamp, append_batch
 from orbitmq.core.plain_gather import Gathered, PullStatus, gather
 from orbitmq.core.plain_rows import file_rows
 from orbitmq.core.state import CoreState, LogTail, Origin, Parts, Queue, Subscription, Topic
 from orbitmq.errors import RemoteProtocolError
+from orbitmq.wire.batch import decode_batch
 from orbitmq.wire.command import FLAG_ONEWAY, HEADER_SIZE_MAX, LANGUAGE, VERSION
 from orbitmq.wire.fields import Int32, Int64
 from orbitmq.wire.frame import COPY_BELOW_BYTES, FRAME_SIZE_MAX, Frame, cut_frame
@@ -86,7 +89,7 @@ class _SendFieldsV2(msgspec.Struct, gc=False):
     h: Int32  # flag
     i: str = ""  # properties
     j: int = 0  # reconsume times
-    m: bool = False  # batch
+    m: str | bool = False  # batch
 
 
 class _SendFieldsV1(msgspec.Struct, gc=False):
@@ -102,7 +105,10 @@ class _SendFieldsV1(msgspec.Struct, gc=False):
     h: Int32 = msgspec.field(name="flag")
     i: str = msgspec.field(name="properties", default="")
     j: int = msgspec.field(name="reconsumeTimes", default=0)
-    m: bool = msgspec.field(name="batch", default=False)
+    m: str | bool = msgspec.field(name="batch", default=False)
+
+
+_SendFields = _SendFieldsV1 | _SendFieldsV2
 
 
 class _PullFields(msgspec.Struct, rename="camel", gc=False):
@@ -135,8 +141,8 @@ _decode_send_v2 = msgspec.json.Decoder(_SendFieldsV2, strict=False).decode
 _decode_send_v1 = msgspec.json.Decoder(_SendFieldsV1, strict=False).decode
 _decode_pull = msgspec.json.Decoder(_PullFields, strict=False).decode
 
-_SEND_V2, _SEND_V1, _PULL = 310, 10, 11
-_SENDS = (_SEND_V2, _SEND_V1)
+_SEND_V2, _SEND_V1, _SEND_BATCH, _PULL = 310, 10, 320, 11
+_SENDS = (_SEND_V2, _SEND_V1, _SEND_BATCH)
 CODES = frozenset((*_SENDS, _PULL))
 """What is answered here, before the table of requests is asked."""
 _BAD_HEADER = (msgspec.DecodeError, ValueError, RecursionError)
@@ -213,7 +219,7 @@ def _send(state: CoreState, header: Header, body: bytes, origin: Origin) -> byte
     """Stage a message and return its answer (empty for a one-way send); None if it is not ours."""
     decode = _decode_send_v1 if header.code == _SEND_V1 else _decode_send_v2
     try:
-        fields: _SendFieldsV1 | _SendFieldsV2 = decode(header.extFields)
+        fields: _SendFields = decode(header.extFields)
     except _BAD_HEADER:
         return None
     topic = state.topics.get(fields.b)
@@ -225,43 +231,72 @@ def _send(state: CoreState, header: Header, body: bytes, origin: Origin) -> byte
         or fields.e >= topic.send_queue_count
         or state.tail.refusal
         or state.tail.store_ms < state.send_from_ms
-        or fields.m
         or fields.j
         or sys_flag & ~SENDER_BITS
         or header.flag & ~FLAG_ONEWAY
         or len(body) > state.body_size_max
     ):
         return None
-    admitted = _stored(state, fields.i)
-    if admitted is None:
-        return None
-    code, stored = admitted
-    stamp = (fields.h, sys_flag, fields.g, 0, 0, code)
-    log_offset = append(state.tail, queue, origin, stamp, body, stored)
-    if header.flag:
-        return b""
-    answer = state.send_answer % (
-        state.store_id,
-        log_offset,
-        queue.queue_id,
-        queue.next_offset - 1,
-        header.opaque,
-    )
-    return _PREFIX.pack(4 + len(answer), len(answer)) + answer
-
-
-def _stored(state: CoreState, properties: str) -> tuple[int, bytes] | None:
-    """Return the tag's code and the properties as they are stored; None if they are not ours."""
     try:
-        admitted = admit(properties.encode())
+        admitted = admit(fields.i.encode())
     except UnicodeEncodeError:
         return None
     if isinstance(admitted, Refusal) or not admitted.is_ordinary:
         return None
     if state.is_sync_flush and not admitted.waits_for_sync:
         return None
+    if str(fields.m).lower() == "true":
+        log_offsets = _stage_batch(state, queue, origin, fields, body)
+    else:
+        log_offsets = _stage_one(state, queue, origin, fields, (admitted, body))
+    if not log_offsets:
+        return None
+    if header.flag:
+        return b""
+    answer = state.send_answer % (
+        b",".join(b"%b%016X" % (state.store_id, log_offset) for log_offset in log_offsets),
+        queue.queue_id,
+        queue.next_offset - len(log_offsets),
+        header.opaque,
+    )
+    return _PREFIX.pack(4 + len(answer), len(answer)) + answer
+
+
+def _stage_one(
+    state: CoreState,
+    queue: Queue,
+    origin: Origin,
+    fields: _SendFields,
+    message: tuple[Admitted, bytes],
+) -> list[int]:
+    """Stage a message and return its log offset; nothing if it is not ours."""
+    admitted, body = message
     stored = admitted.own + state.cluster_property
-    return (admitted.tags_code, stored) if len(stored) <= PROPERTIES_SIZE_MAX else None
+    if len(stored) > PROPERTIES_SIZE_MAX:
+        return []
+    stamp = (fields.h, fields.f, fields.g, 0, 0, admitted.tags_code)
+    return [append(state.tail, queue, origin, stamp, body, stored)]
+
+
+def _stage_batch(
+    state: CoreState, queue: Queue, origin: Origin, fields: _SendFields, body: bytes
+) -> list[int]:
+    """Stage the messages of a batch and return their log offsets; nothing if it is not ours."""
+    try:
+        batch = decode_batch(body, BATCH_COUNT_MAX)
+    except RemoteProtocolError:
+        return []
+    admitted = admit_batch(batch.properties, fields.i.encode())
+    if isinstance(admitted, Refusal) or len(batch.bodies) > BATCH_COUNT_MAX:
+        return []
+    ending = state.cluster_property
+    messages = BatchColumns(batch.bodies, admitted.owns, batch.flags, admitted.tags_codes, ending)
+    longest = max(map(len, admitted.owns)) + len(ending)
+    size = messages.size_with(origin.fixed_size + len(queue.topic_field))
+    if longest > PROPERTIES_SIZE_MAX or size > state.body_size_max:
+        return []
+    stamp = BatchStamp(fields.f, fields.g, 0)
+    return append_batch(state.tail, queue, origin, stamp, messages)
 
 
 def plain_pull(state: CoreState, header: Header, answers: Parts) -> int:

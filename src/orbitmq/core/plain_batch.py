@@ -17,6 +17,10 @@ from orbitmq.ensure import ensure
 from orbitmq.wire.record import BLANK_SIZE
 from orbitmq.wire.sysflag import OUTSIDE_QUEUE
 
+BATCH_COUNT_MAX = 16_384
+"""Messages of one batch: they are stored in one piece, and the loop does nothing else meanwhile.
+How long that takes, docs/performance.md says; broker/test_long_frames.py has the limit."""
+
 
 class BatchStamp(NamedTuple):
     """The numbers that all messages of a batch have from their sender."""

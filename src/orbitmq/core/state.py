@@ -437,6 +437,6 @@ def send_answer_parts(region: str, *, is_traced: bool) -> tuple[bytes, ...]:
 
 
 def send_answer_template(parts: Iterable[bytes]) -> bytes:
-    """Return the template of an answer: store id, log offset, queue id, queue offset, opaque."""
+    """Return the template of an answer: message id, queue id, queue offset, opaque."""
     begin, *rest = (part.replace(b"%", b"%%") for part in parts)
-    return begin + b"%b%016X" + b"%d".join(rest)
+    return begin + b"%b" + b"%d".join(rest)

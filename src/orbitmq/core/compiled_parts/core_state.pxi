@@ -49,6 +49,9 @@ cdef class CoreState:
     cdef Buffer answers
     cdef Buffer text
     cdef Buffer ranges
+    cdef Buffer singles
+    cdef Buffer shared
+    cdef Buffer places
     cdef Codes codes
     cdef tuple pull_parts
 
@@ -70,6 +73,9 @@ cdef class CoreState:
         self.answers = Buffer()
         self.text = Buffer()
         self.ranges = Buffer()
+        self.singles = Buffer()
+        self.shared = Buffer()
+        self.places = Buffer()
         self.codes = Codes()
         self.pull_parts = tuple(PULL_ANSWER.split(b"%d"))
         ensure(sum(map(len, self.pull_parts)) < 400, "the head of an answer to a pull has its room")
@@ -85,16 +91,12 @@ cdef class CoreState:
         """Say what producers are told with each answer: the region, and whether to trace."""
         self.answer_parts = send_answer_parts(region, is_traced=is_traced)
         self.send_answer = send_answer_template(self.answer_parts)
-        self._join_answer()
+        self.answer_begin = self.answer_parts[0]
+        self.answer_region, self.answer_end = self.answer_parts[3], self.answer_parts[4]
 
     def set_store_id(self, bytes store_id not None):
         """Say what message ids begin with."""
         self.store_id = store_id
-        self._join_answer()
-
-    cdef _join_answer(self):
-        self.answer_begin = self.answer_parts[0] + self.store_id
-        self.answer_region, self.answer_end = self.answer_parts[3], self.answer_parts[4]
 
     def note_got(self, str topic, str group, long long count, long long size):
         """Count the messages that one pull got."""

@@ -35,18 +35,16 @@ def handle_one_read(
         view.size = length - 4 - size
         if not scan_json(at + 8, body, &request):
             break
-        if request.code == 310 or request.code == 10:
+        if request.code != 11:
             if not take_send(state, origin, &request, view):
                 break
             sends += 1
-        elif request.code == 11:
+        else:
             size = take_pull(state, &request, answers)
             if not size:
                 break
             pulls += 1
             pulled_size += size
-        else:
-            break
         at += length + 4
     flush_answers(state, answers)
     unknown = next_frame(data, at - begin) if at < end else None

@@ -22,8 +22,10 @@ cdef bint is_special(View name) noexcept nogil:
     )
 
 
-cdef bint read_common(CoreState state, unsigned char *text, Py_ssize_t *size, Admitted *admitted) noexcept nogil:
-    # Look at each property; the text loses WAIT=true, and gets a separator behind its last entry.
+cdef bint read_common(
+    CoreState state, unsigned char *text, Py_ssize_t *size, Admitted *admitted, bint is_single
+) noexcept nogil:
+    # Look at each property; the text gets a separator behind its last entry, and of a single message loses WAIT=true.
     # False: `orbitmq.core.admit` must look at them, and the text is as it was.
     cdef unsigned char *at = text
     cdef unsigned char *end = text + size[0]
@@ -54,7 +56,7 @@ cdef bint read_common(CoreState state, unsigned char *text, Py_ssize_t *size, Ad
             bit = 2
         elif is_same(name, b"KEYS", 4):
             bit = 4
-        elif is_same(name, b"WAIT", 4):
+        elif is_single and is_same(name, b"WAIT", 4):
             bit = 8
             if state.is_sync_flush and not is_same(value, b"true", 4):
                 return False
@@ -111,7 +113,7 @@ cdef bint admit_value(CoreState state, Value *properties, Admitted *admitted) ex
         return False
     if not is_ascii(start, size) and not is_utf8(start, size):
         return False
-    if memchr(start, 0, size) != NULL or not read_common(state, start, &size, admitted):
+    if memchr(start, 0, size) != NULL or not read_common(state, start, &size, admitted, True):
         return admit_plain(state, start[:size], admitted)
     memcpy(start + size, cluster.at, cluster.size)
     admitted.stored.at = start
@@ -169,12 +171,13 @@ cdef bint take_send(CoreState state, Origin origin, Request *request, View body)
     cdef Admitted admitted
     cdef Queue queue
     cdef long long log_offset
+    cdef int is_batch = truth_of(&request.fields[IS_BATCH])
     if (
         tail.refusal
         or tail.store_ms < state.send_from_ms
         or request.flag & ~FLAG_ONEWAY
         or body.size > state.body_size_max
-        or truth_of(&request.fields[IS_BATCH]) != 0
+        or is_batch < 0
         or not is_send_whole(request)
         or not read_numbers(request, &numbers)
     ):
@@ -182,25 +185,37 @@ cdef bint take_send(CoreState state, Origin origin, Request *request, View body)
     queue = queue_to_send(state, request)
     if queue is None or not admit_value(state, &request.fields[PROPERTIES], &admitted):
         return False
+    if is_batch:
+        return take_batch(state, origin, queue, request, &numbers, body)
     numbers.tags_code = admitted.tags_code
     log_offset = put_record(tail, queue, origin, &numbers, body, admitted.stored)
     note_keys(tail, queue, log_offset, admitted.stored)
     if not request.flag:
-        answer_send(state, request, queue, log_offset)
+        answer_send(state, request, queue, &log_offset, 1)
     return True
 
 
-cdef int answer_send(CoreState state, Request *request, Queue queue, long long log_offset) except -1:
+cdef int answer_send(
+    CoreState state, Request *request, Queue queue, long long *log_offsets, Py_ssize_t count
+) except -1:
+    # One answer; the ids of several messages stand behind each other.
     cdef View begin = view_of(state.answer_begin)
+    cdef View id = view_of(state.store_id)
     cdef View region = view_of(state.answer_region)
     cdef View end = view_of(state.answer_end)
-    cdef unsigned char *start = state.answers.room(begin.size + region.size + end.size + 160)
+    cdef unsigned char *start = state.answers.room(
+        begin.size + count * (id.size + 17) + region.size + end.size + 160
+    )
     cdef unsigned char *at = store_bytes(start + 8, begin.at, begin.size)
-    at = store_hex(at, log_offset)
+    cdef Py_ssize_t number
+    for number in range(count):
+        if number:
+            at = store_bytes(at, b",", 1)
+        at = store_hex(store_bytes(at, id.at, id.size), log_offsets[number])
     at = store_bytes(at, b'","queueId":"', 13)
     at = store_decimal(at, queue.queue_id)
     at = store_bytes(at, b'","queueOffset":"', 17)
-    at = store_decimal(at, queue.next_offset - 1)
+    at = store_decimal(at, queue.next_offset - count)
     at = store_bytes(at, region.at, region.size)
     at = store_decimal(at, request.opaque)
     at = store_bytes(at, end.at, end.size)

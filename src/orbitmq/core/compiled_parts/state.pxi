@@ -1,24 +1,31 @@
 # The state of the hot path as C structures, under the names and with the verbs of `orbitmq.core.state`.
 
 
+cdef bytes host_field(bytes host):
+    # An address and its port as a record has them: 8 bytes, or 20.
+    size = 20 if len(host) > 8 else 8
+    return host[:size].ljust(size, b"\0")
+
+
 cdef class Origin:
     """Where the messages of one connection come from and how their records begin."""
 
     cdef readonly bytes born_host
     cdef readonly bytes store_host
     cdef readonly int host_bits
+    cdef bytes born_field
+    cdef bytes store_field
     cdef readonly Py_ssize_t fixed_size
     """The record without body, topic field and properties."""
     cdef public bint is_guarded
     """Whether the table of requests serves all that this connection asks."""
 
     def __init__(self, bytes born_host not None, bytes store_host not None):
-        for host in (born_host, store_host):
-            ensure(len(host) in (8, 20), "an address of 4 or 16 bytes, and its port")
         self.born_host = born_host
         self.store_host = store_host
         self.host_bits = (BORN_HOST_V6 if len(born_host) > 8 else 0) | (STORE_HOST_V6 if len(store_host) > 8 else 0)
-        self.fixed_size = 72 + len(born_host) + len(store_host) + 2
+        self.born_field, self.store_field = host_field(born_host), host_field(store_host)
+        self.fixed_size = 72 + len(self.born_field) + len(self.store_field) + 2
         self.is_guarded = False
 
 
