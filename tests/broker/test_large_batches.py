@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from orbitmq.broker.answers import send_turned
-from orbitmq.broker.batches import BATCH_COUNT_MAX
 from orbitmq.broker.handlers.send import send_message
 from orbitmq.config import BrokerSettings
+from orbitmq.core import BATCH_COUNT_MAX
 from orbitmq.errors import StoreError
 from orbitmq.net.connection import Connection, Parts
 from orbitmq.net.turn import Turn

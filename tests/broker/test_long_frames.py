@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from orbitmq.broker.batches import BATCH_COUNT_MAX
 from orbitmq.config import BrokerSettings
+from orbitmq.core import BATCH_COUNT_MAX
 from orbitmq.net.connection import Connection
 from orbitmq.net.turn import Turn
 from orbitmq.wire.batch import BatchMessage, encode_batch

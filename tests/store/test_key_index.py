@@ -379,7 +379,7 @@ def test_added_messages_are_filed_before_they_become_too_many() -> None:
     for at in range(PENDING_BYTES // ROW.size * 2 + 1):
         feed(index, [message(at, "k")])
         assert len(index._pending) < PENDING_BYTES
-    assert index.lookup("T", "k", *EVER, 1_000_000)[-1] == 0
+    assert index.lookup(KeyQuery("T", "k", *EVER, 1_000_000))[-1] == 0
 
 
 def test_a_job_that_was_refused_is_written_with_the_next() -> None:
