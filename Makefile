@@ -18,6 +18,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 DATA ?= data
+NAMESRV_PORT ?= 9876
+BROKER_PORT ?= 10911
 FUZZ_EXAMPLES ?= 20000
 EXCHANGE_ROUNDS ?= 20
 KILLS ?= 300
@@ -41,19 +43,21 @@ $(BIN)/python:
 # The markers remember which lock file was installed last.
 CORE := $(wildcard src/orbitmq/core/*.pyx src/orbitmq/core/*.h src/orbitmq/core/compiled_parts/*.pxi)
 $(VENV)/.run: $(BIN)/python requirements/run.txt requirements/build.txt pyproject.toml setup.py $(CORE)
+	@echo "installing what the broker needs into $(VENV)" >&2
 	$(PIP) install --require-hashes -r requirements/build.txt
 	$(PIP) install --require-hashes -r requirements/run.txt
 	$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run requirements/dev.txt
-	$(PIP) install --require-hashes -r requirements/dev.txt
+	@echo "installing everything else into $(VENV): Spark, tests, linters; this takes minutes" >&2
+	$(BIN)/python -m pip --disable-pip-version-check install --require-hashes -r requirements/dev.txt
 	@touch $@
 
 setup: $(VENV)/.dev
 
 run: $(VENV)/.run
-	$(BIN)/orbitmq up --data-dir $(DATA)
+	$(BIN)/orbitmq up --data-dir $(DATA) --namesrv-port $(NAMESRV_PORT) --broker-port $(BROKER_PORT)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -4,6 +4,7 @@ Method: the real command, in a process whose recovery stands still at the first 
 is, until it is told to give up. So the signal always comes in the middle.
 """
 
+import logging
 import re
 import signal
 import subprocess
@@ -92,3 +93,15 @@ def test_an_opening_that_is_given_up_says_so_and_lets_the_folder_go(tmp_path: Pa
     with pytest.raises(OpeningStopped, match="nothing is lost"):
         opening.run()
     StoreOpening(settings, tmp_path).run().close()
+
+
+def test_nothing_told_that_recovery_ran_after_a_kill(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    StoreOpening(BrokerSettings(), tmp_path).run().close()
+    StoreOpening(BrokerSettings(), tmp_path).run().close()
+    assert not caplog.messages
+    (tmp_path / "abort").touch()  # what a kill leaves
+    StoreOpening(BrokerSettings(), tmp_path).run().close()
+    assert f"the last run did not close {tmp_path}: recovery has checked it" in caplog.text

@@ -284,3 +284,8 @@ def test_what_is_no_hour_is_refused_with_its_setting(text: str) -> None:
 
 def test_a_disk_without_size_is_not_full() -> None:
     assert used_ratio(Space(0, 0)) == 0.0
+
+
+def test_removal_by_force_on_a_nearly_full_disk_did_not_say_so() -> None:
+    assert decide(facts([2, 1, 0], used=0.86)).is_forced
+    assert not decide(facts([100, 1, 0], used=0.80, hour=4)).is_forced

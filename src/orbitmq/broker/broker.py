@@ -387,7 +387,8 @@ class Broker:
             await self._in_thread(job.run)
         decision = cleaner.finish(job)
         if job.removed:
-            log.info("removed %d old log files: %s", len(job.removed), decision.reason)
+            level = logging.WARNING if decision.is_forced else logging.INFO
+            log.log(level, "removed %d old log files: %s", len(job.removed), decision.reason)
         while (trim := cleaner.begin_trim()) is not None:
             await self._in_thread(trim.run)
             cleaner.finish_trim(trim)

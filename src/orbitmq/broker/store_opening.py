@@ -50,6 +50,7 @@ class StoreOpening:
 
     def run(self) -> Store:
         """Open the store; raises StoreError when it cannot be opened or `stop` was called."""
+        begun_s = self._clock.monotonic_s()
         store = Store(
             self._outside,
             self._folder,
@@ -57,6 +58,13 @@ class StoreOpening:
             retention_settings(self._settings),
             self._tell,
         )
+        if not store.was_clean:
+            log.warning(
+                "the last run did not close %s: recovery has checked it in %.1f s, %d findings",
+                self._folder,
+                self._clock.monotonic_s() - begun_s,
+                len(store.findings),
+            )
         for finding in store.findings:
             log.warning("%s", finding.text)
         log.info(

@@ -156,24 +156,24 @@ class ConcurrentConsumption:
 
     def _tell(self, job: Job, outcome: BaseException) -> None:
         message = job.messages[0]
-        what = "dropped" if self._settings.is_broadcasting else "to come again"
+        is_dropped = self._settings.is_broadcasting
         if isinstance(outcome, Retry | DeadLetter):
             level = logging.WARNING if self._settings.is_broadcasting else logging.DEBUG
             log.log(
                 level,
-                "message %s of %s is %s: %s",
+                "message %s of %s %s: %s",
                 message.message_id,
                 message.queue,
-                what,
+                "is dropped" if is_dropped else "will be redelivered",
                 outcome,
             )
             return
         log.warning(
-            "the handler failed; %d message(s) from %s of %s on are %s",
-            len(job.messages),
+            "the handler failed; %s starting at %s of %s %s",
+            "1 message" if len(job.messages) == 1 else f"{len(job.messages)} messages",
             message.message_id,
             message.queue,
-            what,
+            "dropped" if is_dropped else "will be redelivered",
             exc_info=outcome,
         )
 

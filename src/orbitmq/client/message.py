@@ -37,6 +37,7 @@ from orbitmq.wire.record import Record
 DELAY_LEVEL_MAX = 18
 """Of the original's default levels; a broker takes a greater one for its greatest."""
 UNKNOWN_OFFSET = -1
+BODY_SHOWN_CHARS = 80
 _TAGS = names.TAGS.encode()
 
 
@@ -116,7 +117,7 @@ class ReceivedMessage(msgspec.Struct, kw_only=True, dict=True):
     store_ms: int
     store_host: Host
     reconsume_times: int = 0
-    """How often it was consumed in vain."""
+    """How often it was delivered before without being consumed."""
     flag: int = 0
     sys_flag: int = 0
     prepared_offset: int = 0
@@ -126,6 +127,24 @@ class ReceivedMessage(msgspec.Struct, kw_only=True, dict=True):
     """The offset that the queue's next message was to get, when it was pulled."""
     consume_start_ms: int = 0
     """When its handler got it, in wall ms; 0 while none has."""
+
+    def __repr__(self) -> str:
+        """Show what people look for, the program's own properties included."""
+        body = repr(self.body)
+        if len(body) > BODY_SHOWN_CHARS:
+            body = f"{body[:BODY_SHOWN_CHARS]}… ({len(self.body)} bytes)"
+        own = {name: text for name, text in self.properties.items() if not is_reserved(name)}
+        parts = [f"topic={self.topic!r}", f"body={body}"]
+        parts += [f"tag={self.tag!r}"] if self.tag else []
+        parts += [f"keys={self.keys}"] if self.keys else []
+        parts += [f"properties={own}"] if own else []
+        parts += [f"reconsume_times={self.reconsume_times}"] if self.reconsume_times else []
+        parts += [
+            f"queue={self.queue.broker_name}/{self.queue.queue_id}",
+            f"queue_offset={self.queue_offset}",
+            f"message_id={self.message_id!r}",
+        ]
+        return f"ReceivedMessage({', '.join(parts)})"
 
     @cached_property
     def properties(self) -> dict[str, str]:

@@ -8,8 +8,5 @@ Rules:
 """
 
 from orbitmq.spark.session import register_formats, session
-from orbitmq.spark.warnings_shown import show_warnings
 
 __all__ = ["register_formats", "session"]
-
-show_warnings()

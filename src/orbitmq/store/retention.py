@@ -77,6 +77,8 @@ class Decision(NamedTuple):
     remove: list[int]
     refusal: str
     reason: str
+    is_forced: bool = False
+    """Whether files go that are younger than they should become, for lack of space."""
 
 
 class Retention:
@@ -120,7 +122,7 @@ class Retention:
             cause = (
                 f"{cause}; but no file may go: {self._retained_because(facts, is_forced=is_forced)}"
             )
-        return Decision(remove, refusal, cause)
+        return Decision(remove, refusal, cause, is_forced)
 
     def _doubt(self, facts: Facts) -> str:
         """Say why this check must not believe the wall clock; the one after it may."""

@@ -70,6 +70,8 @@ class Store:
         self.folder = opened.folder
         self.findings = opened.findings
         """What recovery found and did."""
+        self.was_clean = opened.was_clean
+        """Whether the last run had closed the folder."""
         self.stats = StoreStats()
         self._queues = opened.queues
         self.tail = tail = opened.tail
