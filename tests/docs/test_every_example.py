@@ -44,6 +44,7 @@ from tests.docs.pages import (
     beginning_with,
     of_language,
 )
+from tests.foreign.judged import namesrv_under_test
 
 pytestmark = pytest.mark.timeout(240)  # many processes start, on a machine that may be busy
 
@@ -109,6 +110,13 @@ def namesrv() -> Iterator[str]:
         yield broker.namesrv
 
 
+@pytest.fixture(scope="module")
+def lone_namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A name server that knows no broker: it would refuse a second one of a name."""
+    with namesrv_under_test(tmp_path_factory.mktemp("namesrv")) as address:
+        yield address
+
+
 def _here(line: str, namesrv: str) -> list[str]:
     """Return an example's words with addresses, ports and folders that are free on this machine."""
     line = re.sub(r"\b(10\.0\.0\.[12]|127\.0\.0\.1):9876\b", namesrv, line)
@@ -130,9 +138,11 @@ def _write_settings(folder: Path) -> None:
 @pytest.mark.parametrize(
     "command", [one for one in beginning_with(*SERVERS) if one.page != SHELL_PAGE], ids=str
 )
-def test_a_server_starts_and_ends_as_shown(command: Command, namesrv: str, tmp_path: Path) -> None:
+def test_a_server_starts_and_ends_as_shown(
+    command: Command, lone_namesrv: str, tmp_path: Path
+) -> None:
     _write_settings(tmp_path)
-    module, *words = _here(command.line, namesrv)
+    module, *words = _here(command.line, lone_namesrv)
     if ENDING & set(words):
         done = run_command(module, *words, folder=tmp_path)
         assert done.returncode == 0, done.stderr

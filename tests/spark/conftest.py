@@ -19,6 +19,17 @@ ORIGINAL_MARKS = (
 """The first run of all fetches jars; after that an original is there in seconds."""
 
 
+SESSION_LIMIT_S = 600
+"""A test that is ended in the middle of a call of Java leaves a session that nobody can use."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        shares = isinstance(item, pytest.Function) and "spark" in item.fixturenames
+        if shares and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SESSION_LIMIT_S))
+
+
 @pytest.fixture(
     scope="session",
     params=[None, *(pytest.param(version, marks=ORIGINAL_MARKS) for version in VERSIONS)],
