@@ -294,7 +294,8 @@ class Connection(asyncio.Protocol):
                 self._is_let_through = False
             # Most reads leave nothing that could block: a call less for each of them.
             output = self._output
-            may_block = output.size or self._laters or output.is_undrained or self.closed
+            is_flooded = output.is_undrained or output.size > self.limits.output_pause_bytes
+            may_block = is_flooded or self._laters or self.closed
             if may_block and self.is_blocked():
                 self._halt(data[position:])
             elif is_over_time and position < len(data):
@@ -405,7 +406,8 @@ class Connection(asyncio.Protocol):
             return
         self._output.add(parts)
         if not self._is_touched and parts:
-            self._touch()
+            self._is_touched = True
+            self._turn.touch(self)
 
     def send_command(self, command: Command) -> None:
         """Queue a response or a one-way request; raises LocalProtocolError if it cannot be sent."""
