@@ -12,7 +12,7 @@ import pytest
 from orbitmq.broker import cold_reads
 from orbitmq.config import BrokerSettings
 from orbitmq.errors import ReadFailed
-from orbitmq.net.states import State
+from orbitmq.net.states import ConnectionState
 from orbitmq.net.turn import Turn
 from orbitmq.wire.codes import RequestCode, ResponseCode
 from orbitmq.wire.command import Command, decode_command, encode_command
@@ -275,7 +275,7 @@ def test_for_a_connection_whose_peer_has_left_nothing_is_read(tmp_path: Path) ->
             await greedy.answers(1)
             count = files.read_count
             (connection,) = running.broker._server.connections - others
-            connection.state = State.PEER_LEFT  # as when it ends while it is not read from
+            connection.state = ConnectionState.PEER_LEFT  # as when it ends while it is not read
             fields = {"topic": "T", "queueId": "0"}
             ending = Command(RequestCode.GET_MAX_OFFSET, opaque=99, fields=fields)
             greedy.ask(view_requests(20), encode_command(ending))

@@ -32,10 +32,10 @@ from orbitmq.net.limits import Limits
 from orbitmq.net.states import (
     READINGS,
     STATES,
-    Reading,
-    ReadingEvent,
-    State,
-    StateEvent,
+    ConnectionEvent,
+    ConnectionState,
+    ReadEvent,
+    ReadState,
     reading_after,
     state_after,
 )
@@ -47,9 +47,11 @@ from orbitmq.wire.frame import FrameDecoder
 TCP_ESTABLISHED, TCP_CLOSE_WAIT = 1, 8
 
 
-@pytest.mark.parametrize("event", StateEvent)
-@pytest.mark.parametrize("state", State)
-def test_each_event_of_a_life_leads_onward_or_is_refused(state: State, event: StateEvent) -> None:
+@pytest.mark.parametrize("event", ConnectionEvent)
+@pytest.mark.parametrize("state", ConnectionState)
+def test_each_event_of_a_life_leads_onward_or_is_refused(
+    state: ConnectionState, event: ConnectionEvent
+) -> None:
     after = STATES[state].get(event)
     if after is None:
         with pytest.raises(BrokenInvariant, match=f"a connection is {state.name}, and"):
@@ -59,10 +61,10 @@ def test_each_event_of_a_life_leads_onward_or_is_refused(state: State, event: St
         assert after > state
 
 
-@pytest.mark.parametrize("event", ReadingEvent)
-@pytest.mark.parametrize("reading", Reading)
+@pytest.mark.parametrize("event", ReadEvent)
+@pytest.mark.parametrize("reading", ReadState)
 def test_each_event_of_reading_is_in_the_table_or_refused(
-    reading: Reading, event: ReadingEvent
+    reading: ReadState, event: ReadEvent
 ) -> None:
     after = READINGS[reading].get(event)
     if after is None:
@@ -70,7 +72,7 @@ def test_each_event_of_reading_is_in_the_table_or_refused(
             reading_after(reading, event)
     else:
         assert reading_after(reading, event) is after
-        assert reading is not Reading.STOPPED or after is Reading.STOPPED
+        assert reading is not ReadState.STOPPED or after is ReadState.STOPPED
 
 
 class _Handle:
@@ -260,7 +262,7 @@ class Playing(RuleBasedStateMachine):
     def break_the_protocol(self) -> None:
         self._read(b"\xff" * 9)
 
-    @precondition(lambda self: Reading.HALTED <= self.connection.reading < Reading.STOPPED)
+    @precondition(lambda self: ReadState.HALTED <= self.connection.reading < ReadState.STOPPED)
     @rule()
     def leave_unnoticed(self) -> None:
         self.transport.socket.tcp_state = TCP_CLOSE_WAIT
@@ -335,22 +337,22 @@ class Playing(RuleBasedStateMachine):
         connection = self.connection
         assert connection.state >= self.state
         self.state = connection.state
-        assert connection.closed is (connection.state >= State.CLOSING)
+        assert connection.closed is (connection.state >= ConnectionState.CLOSING)
         assert bool(connection.close_reason) is connection.closed
         assert self.ends == [connection] * connection.closed
         assert self.watch.traffic.closes.total() == connection.closed
         assert connection.close_reason != "internal-error"
-        assert self.is_lost is (connection.state is State.LOST)
+        assert self.is_lost is (connection.state is ConnectionState.LOST)
         assert not connection.closed or not connection._laters
 
     @invariant()
     def the_socket_is_read_as_the_state_says(self) -> None:
         connection = self.connection
-        assert (connection.reading is Reading.STOPPED) is connection.closed
+        assert (connection.reading is ReadState.STOPPED) is connection.closed
         if not connection.closed:
-            assert self.transport.is_reading is (connection.reading is Reading.READING)
-            assert self.watch.going_on == (connection.reading is Reading.RESUMING)
-        assert not connection._backlog or connection.reading >= Reading.HALTED
+            assert self.transport.is_reading is (connection.reading is ReadState.READING)
+            assert self.watch.going_on == (connection.reading is ReadState.RESUMING)
+        assert not connection._backlog or connection.reading >= ReadState.HALTED
 
     def agree(self) -> None:
         self.life_goes_on_and_ends_once()
@@ -360,7 +362,7 @@ class Playing(RuleBasedStateMachine):
         """Whatever was played: in the end nothing is left, and nobody was answered twice."""
         self.loop.settle()
         if not self.connection.closed:
-            assert self.connection.is_blocked() or self.connection.reading is Reading.READING
+            assert self.connection.is_blocked() or self.connection.reading is ReadState.READING
         self.lose(None)
         self.loop.settle()
         traffic = self.watch.traffic
@@ -420,11 +422,11 @@ BEGINNINGS: dict[str, list[Step]] = {
 def test_each_step_of_the_tables_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: set[tuple[object, object]] = set()
 
-    def state_noted(state: State, event: StateEvent) -> State:
+    def state_noted(state: ConnectionState, event: ConnectionEvent) -> ConnectionState:
         taken.add((state, event))
         return state_after(state, event)
 
-    def reading_noted(reading: Reading, event: ReadingEvent) -> Reading:
+    def reading_noted(reading: ReadState, event: ReadEvent) -> ReadState:
         taken.add((reading, event))
         return reading_after(reading, event)
 

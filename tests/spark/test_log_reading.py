@@ -40,7 +40,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return roots
 
 
-def described(row: dict[str, Any]) -> dict[str, Any]:
+def doc(row: dict[str, Any]) -> dict[str, Any]:
     """A row with the names of the recording."""
     return {
         "body_crc": row["crc"],
@@ -73,7 +73,7 @@ def test_a_recorded_store_has_the_rows_that_were_recorded(
     golden: dict[str, Path], name: str, split_size: str
 ) -> None:
     rows = read_rows(golden[name], decompress="false", splitSizeBytes=split_size, verifyCrc="true")
-    assert [described(row) for row in rows] == list(stored_records())
+    assert [doc(row) for row in rows] == list(stored_records())
 
 
 @pytest.mark.parametrize("name", GOLDEN)

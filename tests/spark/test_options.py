@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 import pytest
 
 from orbitmq.errors import SettingError
-from orbitmq.spark.options import Count, Options, choices_of, option_fields, read_options, told
+from orbitmq.spark.options import Count, Options, choices_of, doc, option_fields, read_options
 
 
 class Sample(Options, frozen=True, kw_only=True):
@@ -13,11 +13,11 @@ class Sample(Options, frozen=True, kw_only=True):
 
     PREFIXES: ClassVar[tuple[str, ...]] = ("rocketmq.client.",)
 
-    topic: Annotated[str, told("The topic.")]
-    max_rows: Annotated[Count | None, told("At most so many.")] = None
-    secret_key: Annotated[str, told("Signs requests.", is_secret=True)] = ""
-    on_end: Annotated[Literal["stop", "wait"], told("What to do at the end.")] = "stop"
-    is_loud: Annotated[bool, told("Say more.")] = False
+    topic: Annotated[str, doc("The topic.")]
+    max_rows: Annotated[Count | None, doc("At most so many.")] = None
+    secret_key: Annotated[str, doc("Signs requests.", is_secret=True)] = ""
+    on_end: Annotated[Literal["stop", "wait"], doc("What to do at the end.")] = "stop"
+    is_loud: Annotated[bool, doc("Say more.")] = False
 
 
 def read(**given: str) -> Sample:

@@ -11,9 +11,9 @@ from orbitmq.spark.progress import (
     BatchFacts,
     ProgressMeter,
     TopicLag,
+    line_of,
     read_offsets,
     show_metrics,
-    told,
 )
 
 
@@ -83,7 +83,7 @@ def test_a_query_that_began_behind_says_at_least() -> None:
     meter.note(batch(offsets(orders=[0]), offsets(orders=[1_000])), 0.0)
     found = meter.note(batch(offsets(orders=[10]), offsets(orders=[1_000])), 7.0)
     assert found.lags[0] == TopicLag("orders", 990, 7.0, is_at_least=True)
-    assert "990 messages behind, more than 7.0 s" in told(found)
+    assert "990 messages behind, more than 7.0 s" in line_of(found)
 
 
 def test_moments_are_thinned_out_and_stay_in_order() -> None:
@@ -104,7 +104,7 @@ def test_rows_and_batches_add_up_and_the_bar_fills() -> None:
     meter.note(batch(offsets(orders=[0]), offsets(orders=[100])), 0.0)
     figures = meter.note(batch(offsets(orders=[50]), offsets(orders=[100])), 1.0)
     assert (figures.row_count, figures.batch_count, figures.done_part) == (20, 2, 0.5)
-    assert told(figures, has_bar=True).startswith("orders [######......]  50%  20 rows  100/s")
+    assert line_of(figures, has_bar=True).startswith("orders [######......]  50%  20 rows  100/s")
 
 
 def test_a_topic_made_again_does_not_spoil_the_bar() -> None:

@@ -4,7 +4,7 @@ In: requests 25, with properties text. Out: their answers, the settings in force
 has the changes at the next start.
 
 Rules:
-1. All keys of a request are changed, or none: see `net.changes` for what is refused.
+1. All keys of a request are changed, or none: see `net.settings_changes` for what is refused.
 2. The file of -c gets the changes, as in the original, and keeps its other lines. Without -c it is
    broker.properties in the store's config folder, which is the weakest source at the next start.
 3. A change is in force once it is on the disk.
@@ -18,10 +18,10 @@ from orbitmq.broker.store_options import check_settings
 from orbitmq.config import BrokerSettings, edit_properties, file_text, parse_properties, refusals
 from orbitmq.errors import RequestFailed, SettingError
 from orbitmq.metrics import Registry
-from orbitmq.net.changes import read_changes_of
 from orbitmq.net.dispatch import Failures
 from orbitmq.net.later import Later
 from orbitmq.net.saving import Save, Saver, read_file
+from orbitmq.net.settings_changes import read_changes_of
 from orbitmq.wire.bodies_namesrv import DataVersion
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.command import Command

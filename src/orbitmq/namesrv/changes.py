@@ -21,8 +21,8 @@ from orbitmq.config import (
     write_properties,
 )
 from orbitmq.errors import SettingError
-from orbitmq.net.changes import read_changes_of
 from orbitmq.net.saving import Save, read_file
+from orbitmq.net.settings_changes import read_changes_of
 from orbitmq.world.files import Files
 
 CHANGES_FILE = "namesrv.properties"

@@ -32,10 +32,10 @@ from orbitmq.net.opening import Opening
 from orbitmq.net.output import Output, Parts
 from orbitmq.net.pace import Pace
 from orbitmq.net.states import (
-    Reading,
-    ReadingEvent,
-    State,
-    StateEvent,
+    ConnectionEvent,
+    ConnectionState,
+    ReadEvent,
+    ReadState,
     reading_after,
     state_after,
 )
@@ -62,8 +62,8 @@ WHOLE_READ_BYTES = 200_000
 read 32 of them before it looks at another connection."""
 
 # A member of an enum costs more to look up than a global, and these are looked at in every read.
-_CLOSING, _ABORTED = State.CLOSING, State.ABORTED
-_READING, _HALTED = Reading.READING, Reading.HALTED
+_CLOSING, _ABORTED = ConnectionState.CLOSING, ConnectionState.ABORTED
+_READING, _HALTED = ReadState.READING, ReadState.HALTED
 
 Result = Command | Parts | Later | None
 """What a handler gives: an answer now, an encoded one now, one later, none ever."""
@@ -137,8 +137,8 @@ class Connection(asyncio.Protocol):
         tls: ServerTls | None = None,
         is_dialled: bool = False,
     ) -> None:
-        self.state = State.OPEN if is_dialled else State.OPENING
-        self.reading = Reading.READING
+        self.state = ConnectionState.OPEN if is_dialled else ConnectionState.OPENING
+        self.reading = ReadState.READING
         self.closed = False
         """Whether the state is CLOSING or a later one."""
         self.peer = self.close_reason = ""
@@ -172,7 +172,7 @@ class Connection(asyncio.Protocol):
     @property
     def has_peer_left(self) -> bool:
         """Whether nobody waits for answers any more to what is still handled."""
-        return self.state >= State.PEER_LEFT
+        return self.state >= ConnectionState.PEER_LEFT
 
     # --- beginning ---
 
@@ -213,7 +213,7 @@ class Connection(asyncio.Protocol):
             self.close(begun.refusal)
             return b""
         if begun.left:
-            self.state = state_after(self.state, StateEvent.BEGUN)
+            self.state = state_after(self.state, ConnectionEvent.BEGUN)
             self._opening = None
             self._tls = begun.tls
         return begun.left
@@ -345,12 +345,12 @@ class Connection(asyncio.Protocol):
 
     def _rest(self) -> None:
         """Read no more of this connection in this poll."""
-        self.reading = reading_after(self.reading, ReadingEvent.FILLED)
+        self.reading = reading_after(self.reading, ReadEvent.FILLED)
         self._transport.pause_reading()
         self._turn.loop.call_soon(self._polled)
 
     def _polled(self) -> None:
-        self.reading = reading_after(self.reading, ReadingEvent.POLLED)
+        self.reading = reading_after(self.reading, ReadEvent.POLLED)
         if self.reading is _READING:
             self._transport.resume_reading()
 
@@ -358,7 +358,7 @@ class Connection(asyncio.Protocol):
         """Keep what is not handled, and read no more; nothing is kept after the end."""
         if self.closed:
             return
-        self.reading = reading_after(self.reading, ReadingEvent.HALT)
+        self.reading = reading_after(self.reading, ReadEvent.HALT)
         self._backlog += unhandled
         self.traffic.pauses.value += 1
         self._transport.pause_reading()
@@ -366,7 +366,7 @@ class Connection(asyncio.Protocol):
     def _go_on_soon(self) -> None:
         """Handle what was kept, in a later call: a transport may be in the middle of a write."""
         if self.reading is _HALTED and not self.is_blocked():
-            self.reading = reading_after(self.reading, ReadingEvent.RESUME)
+            self.reading = reading_after(self.reading, ReadEvent.RESUME)
             self._watch.going_on += 1
             self._turn.loop.call_soon(self._go_on)
 
@@ -374,9 +374,9 @@ class Connection(asyncio.Protocol):
         self._look_for_end()
         self._watch.going_on -= 1
         if self.is_blocked():
-            self.reading = reading_after(self.reading, ReadingEvent.BLOCKED)
+            self.reading = reading_after(self.reading, ReadEvent.BLOCKED)
             return
-        self.reading = reading_after(self.reading, ReadingEvent.GO_ON)
+        self.reading = reading_after(self.reading, ReadEvent.GO_ON)
         backlog, self._backlog = self._backlog, b""
         if backlog:
             self._take(backlog)
@@ -386,8 +386,8 @@ class Connection(asyncio.Protocol):
 
     def _look_for_end(self) -> None:
         """Notice a peer that left while nothing is read from it."""
-        if self.state is State.OPEN and has_left(self._transport):
-            self.state = state_after(self.state, StateEvent.PEER_LEFT)
+        if self.state is ConnectionState.OPEN and has_left(self._transport):
+            self.state = state_after(self.state, ConnectionEvent.PEER_LEFT)
             self._cancel_owed()
 
     # --- output ---
@@ -433,7 +433,7 @@ class Connection(asyncio.Protocol):
             if self.held_bytes or self._transport.get_write_buffer_size():  # else all of it is gone
                 self.measure()
         if self.state is _CLOSING:
-            self.state = state_after(self.state, StateEvent.WRITTEN)
+            self.state = state_after(self.state, ConnectionEvent.WRITTEN)
             if self._tls is not None:
                 self._transport.write(self._tls.farewell())
             self._transport.close()
@@ -623,7 +623,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Clean up: the socket is gone (called by the transport)."""
-        self._end(StateEvent.LOST, _lost_reason(exc))
+        self._end(ConnectionEvent.LOST, _lost_reason(exc))
         self._output.clear()
         self.measure()
         self._watch.release(self)
@@ -632,7 +632,7 @@ class Connection(asyncio.Protocol):
         """End the connection in order: what was sent before is still written."""
         if self.closed:
             return
-        self._end(StateEvent.CLOSE, reason)
+        self._end(ConnectionEvent.CLOSE, reason)
         if self.state is _CLOSING:  # who was told of the end may have dropped it
             self._transport.pause_reading()
             self._touch()
@@ -641,7 +641,7 @@ class Connection(asyncio.Protocol):
         """End the connection at once, without writing anything more."""
         if self.state >= _ABORTED:
             return
-        self._end(StateEvent.ABORT, reason)
+        self._end(ConnectionEvent.ABORT, reason)
         self._transport.abort()
         self._output.clear()
         self.measure()
@@ -651,7 +651,7 @@ class Connection(asyncio.Protocol):
         logger.debug("%s broke the protocol: %s", self.peer, error)
         self.close(error.reason)
 
-    def _end(self, event: StateEvent, reason: str) -> None:
+    def _end(self, event: ConnectionEvent, reason: str) -> None:
         """Move towards the end; the first step there is counted and told to everyone who waits."""
         self.state = state_after(self.state, event)
         if self.closed:
@@ -659,7 +659,7 @@ class Connection(asyncio.Protocol):
         self.closed = True
         self.close_reason = reason
         self._closed_s = self._turn.loop.time()
-        self.reading = reading_after(self.reading, ReadingEvent.STOP)
+        self.reading = reading_after(self.reading, ReadEvent.STOP)
         self.traffic.closes.add(reason)
         self._opening, self._backlog = None, b""
         self._decoder = FrameDecoder(self.limits.frame_size_max)

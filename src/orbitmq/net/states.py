@@ -3,8 +3,8 @@
 In: a state and what happened. Out: the next state; BrokenInvariant for what cannot happen there.
 
 Rules:
-1. A connection has two states: how far its life has come (`State`), and whether its socket is read
-   (`Reading`). Nothing else may change either of them than these tables.
+1. A connection has two states: how far its life has come (`ConnectionState`), and whether its
+   socket is read (`ReadState`). Nothing else may change either of them than these tables.
 2. Both are ordered, so that a range of states is one comparison: from `CLOSING` on a connection is
    closed, from `ABORTED` on nothing is written, from `HALTED` on input is kept instead of handled.
 3. A life only goes forward. What is not in a table is a bug of ours and raises.
@@ -16,7 +16,7 @@ from enum import Enum, IntEnum
 from orbitmq.ensure import BrokenInvariant
 
 
-class State(IntEnum):
+class ConnectionState(IntEnum):
     """How far the life of a connection has come."""
 
     OPENING = 0
@@ -35,7 +35,7 @@ class State(IntEnum):
     """The socket is gone."""
 
 
-class StateEvent(Enum):
+class ConnectionEvent(Enum):
     """What moves a connection from one state to another."""
 
     BEGUN = "the first bytes were understood"
@@ -46,7 +46,7 @@ class StateEvent(Enum):
     LOST = "the transport reported the end of the socket"
 
 
-class Reading(IntEnum):
+class ReadState(IntEnum):
     """Whether the socket of a connection is read."""
 
     READING = 0
@@ -61,7 +61,7 @@ class Reading(IntEnum):
     """The connection is closed."""
 
 
-class ReadingEvent(Enum):
+class ReadEvent(Enum):
     """What changes whether a socket is read."""
 
     FILLED = "a read filled the loop's buffer"
@@ -74,57 +74,60 @@ class ReadingEvent(Enum):
 
 
 _ENDS = {
-    StateEvent.CLOSE: State.CLOSING,
-    StateEvent.ABORT: State.ABORTED,
-    StateEvent.LOST: State.LOST,
+    ConnectionEvent.CLOSE: ConnectionState.CLOSING,
+    ConnectionEvent.ABORT: ConnectionState.ABORTED,
+    ConnectionEvent.LOST: ConnectionState.LOST,
 }
 
-STATES: Mapping[State, Mapping[StateEvent, State]] = {
-    State.OPENING: {StateEvent.BEGUN: State.OPEN, **_ENDS},
-    State.OPEN: {StateEvent.PEER_LEFT: State.PEER_LEFT, **_ENDS},
-    State.PEER_LEFT: _ENDS,
-    State.CLOSING: {
-        StateEvent.WRITTEN: State.DRAINING,
-        StateEvent.ABORT: State.ABORTED,
-        StateEvent.LOST: State.LOST,
+STATES: Mapping[ConnectionState, Mapping[ConnectionEvent, ConnectionState]] = {
+    ConnectionState.OPENING: {ConnectionEvent.BEGUN: ConnectionState.OPEN, **_ENDS},
+    ConnectionState.OPEN: {ConnectionEvent.PEER_LEFT: ConnectionState.PEER_LEFT, **_ENDS},
+    ConnectionState.PEER_LEFT: _ENDS,
+    ConnectionState.CLOSING: {
+        ConnectionEvent.WRITTEN: ConnectionState.DRAINING,
+        ConnectionEvent.ABORT: ConnectionState.ABORTED,
+        ConnectionEvent.LOST: ConnectionState.LOST,
     },
-    State.DRAINING: {StateEvent.ABORT: State.ABORTED, StateEvent.LOST: State.LOST},
-    State.ABORTED: {StateEvent.LOST: State.LOST},
-    State.LOST: {},
+    ConnectionState.DRAINING: {
+        ConnectionEvent.ABORT: ConnectionState.ABORTED,
+        ConnectionEvent.LOST: ConnectionState.LOST,
+    },
+    ConnectionState.ABORTED: {ConnectionEvent.LOST: ConnectionState.LOST},
+    ConnectionState.LOST: {},
 }
 """Where each event leads from each state."""
 
-READINGS: Mapping[Reading, Mapping[ReadingEvent, Reading]] = {
-    Reading.READING: {
-        ReadingEvent.FILLED: Reading.RESTING,
-        ReadingEvent.HALT: Reading.HALTED,
-        ReadingEvent.STOP: Reading.STOPPED,
+READINGS: Mapping[ReadState, Mapping[ReadEvent, ReadState]] = {
+    ReadState.READING: {
+        ReadEvent.FILLED: ReadState.RESTING,
+        ReadEvent.HALT: ReadState.HALTED,
+        ReadEvent.STOP: ReadState.STOPPED,
     },
-    Reading.RESTING: {
-        ReadingEvent.POLLED: Reading.READING,
-        ReadingEvent.HALT: Reading.HALTED,
-        ReadingEvent.STOP: Reading.STOPPED,
+    ReadState.RESTING: {
+        ReadEvent.POLLED: ReadState.READING,
+        ReadEvent.HALT: ReadState.HALTED,
+        ReadEvent.STOP: ReadState.STOPPED,
     },
-    Reading.HALTED: {
-        ReadingEvent.POLLED: Reading.HALTED,
-        ReadingEvent.RESUME: Reading.RESUMING,
-        ReadingEvent.STOP: Reading.STOPPED,
+    ReadState.HALTED: {
+        ReadEvent.POLLED: ReadState.HALTED,
+        ReadEvent.RESUME: ReadState.RESUMING,
+        ReadEvent.STOP: ReadState.STOPPED,
     },
-    Reading.RESUMING: {
-        ReadingEvent.POLLED: Reading.RESUMING,
-        ReadingEvent.GO_ON: Reading.READING,
-        ReadingEvent.BLOCKED: Reading.HALTED,
-        ReadingEvent.STOP: Reading.STOPPED,
+    ReadState.RESUMING: {
+        ReadEvent.POLLED: ReadState.RESUMING,
+        ReadEvent.GO_ON: ReadState.READING,
+        ReadEvent.BLOCKED: ReadState.HALTED,
+        ReadEvent.STOP: ReadState.STOPPED,
     },
-    Reading.STOPPED: {
-        ReadingEvent.POLLED: Reading.STOPPED,
-        ReadingEvent.BLOCKED: Reading.STOPPED,
+    ReadState.STOPPED: {
+        ReadEvent.POLLED: ReadState.STOPPED,
+        ReadEvent.BLOCKED: ReadState.STOPPED,
     },
 }
 """Where each event leads. Calls of the loop that were asked for before find what came between."""
 
 
-def state_after(state: State, event: StateEvent) -> State:
+def state_after(state: ConnectionState, event: ConnectionEvent) -> ConnectionState:
     """Return the state that an event leads to; raises BrokenInvariant if it cannot happen there."""
     after = STATES[state].get(event)
     if after is None:
@@ -132,7 +135,7 @@ def state_after(state: State, event: StateEvent) -> State:
     return after
 
 
-def reading_after(reading: Reading, event: ReadingEvent) -> Reading:
+def reading_after(reading: ReadState, event: ReadEvent) -> ReadState:
     """Return whether a socket is read from now on; raises BrokenInvariant likewise."""
     after = READINGS[reading].get(event)
     if after is None:

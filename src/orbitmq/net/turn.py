@@ -17,7 +17,7 @@ from typing import Protocol
 logger = logging.getLogger(__name__)
 
 
-class Written(Protocol):
+class Writer(Protocol):
     """What has output for the end of the turn."""
 
     def write_turn(self) -> None:
@@ -35,7 +35,7 @@ class Turn:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._steps: list[Callable[[], None]] = []
-        self._touched: list[Written] = []
+        self._touched: list[Writer] = []
         self.is_requested = False
         """Whether the end of this turn is asked for already."""
 
@@ -43,7 +43,7 @@ class Turn:
         """Run `step` at the end of every turn, before any output and after earlier steps."""
         self._steps.append(step)
 
-    def touch(self, connection: Written) -> None:
+    def touch(self, connection: Writer) -> None:
         """Note that a connection has output; it calls this once a turn."""
         self._touched.append(connection)
         if not self.is_requested:
@@ -72,7 +72,7 @@ class Turn:
                 logger.exception("output to %s failed", connection)
                 connection.drop("internal-error")
 
-    def _take_touched(self) -> list[Written]:
+    def _take_touched(self) -> list[Writer]:
         """The connections that have output; from here on a touch belongs to the next turn."""
         touched, self._touched = self._touched, []
         self.is_requested = False

@@ -18,7 +18,7 @@ import msgspec
 from orbitmq.client.settings import NAMESRV_VARIABLE, ClientSettings, environment
 from orbitmq.client.signing import Signing
 from orbitmq.errors import SettingError
-from orbitmq.spark.options import Options, is_secret, option_fields, told
+from orbitmq.spark.options import Options, doc, is_secret, option_fields
 from orbitmq.world.tls import TlsClientSettings
 
 CLIENT_PREFIX = "rocketmq.client."
@@ -31,33 +31,34 @@ class ConnectionOptions(Options, frozen=True, kw_only=True):
     PREFIXES: ClassVar[tuple[str, ...]] = (CLIENT_PREFIX,)
 
     namesrv_addr: Annotated[
-        str, told("Name servers, `host:port`, separated by `;` or `,`; else NAMESRV_ADDR.")
+        str, doc("Name servers, `host:port`, separated by `;` or `,`; else NAMESRV_ADDR.")
     ] = ""
     broker_addr: Annotated[
-        str, told("Brokers to ask instead of name servers, `host:port`, separated by `;` or `,`.")
+        str,
+        doc("Brokers to ask instead of name servers, `host:port`, separated by `;` or `,`."),
     ] = ""
-    namespace: Annotated[str, told("Put before every topic and group.")] = ""
-    access_key: Annotated[str, told("Who asks, where brokers want to know.", is_secret=True)] = ""
-    secret_key: Annotated[str, told("The secret that signs requests.", is_secret=True)] = ""
+    namespace: Annotated[str, doc("Put before every topic and group.")] = ""
+    access_key: Annotated[str, doc("Who asks, where brokers want to know.", is_secret=True)] = ""
+    secret_key: Annotated[str, doc("The secret that signs requests.", is_secret=True)] = ""
     security_token: Annotated[
-        str, told("A token that goes along with the access key.", is_secret=True)
+        str, doc("A token that goes along with the access key.", is_secret=True)
     ] = ""
-    tls_enable: Annotated[bool, told("Speak TLS to name servers and brokers.")] = msgspec.field(
+    tls_enable: Annotated[bool, doc("Speak TLS to name servers and brokers.")] = msgspec.field(
         default=False, name="tls.enable"
     )
     tls_trust_cert_path: Annotated[
-        str, told("Certificates to trust; the system's if not given.")
+        str, doc("Certificates to trust; the system's if not given.")
     ] = msgspec.field(default="", name="tls.trustCertPath")
-    tls_cert_path: Annotated[str, told("This client's own certificate.")] = msgspec.field(
+    tls_cert_path: Annotated[str, doc("This client's own certificate.")] = msgspec.field(
         default="", name="tls.certPath"
     )
-    tls_key_path: Annotated[str, told("The key of this client's certificate.")] = msgspec.field(
+    tls_key_path: Annotated[str, doc("The key of this client's certificate.")] = msgspec.field(
         default="", name="tls.keyPath"
     )
-    tls_key_password: Annotated[str, told("The password of that key.", is_secret=True)] = (
+    tls_key_password: Annotated[str, doc("The password of that key.", is_secret=True)] = (
         msgspec.field(default="", name="tls.keyPassword")
     )
-    tls_checks_server: Annotated[bool, told("Refuse servers whose certificate is not trusted.")] = (
+    tls_checks_server: Annotated[bool, doc("Refuse servers whose certificate is not trusted.")] = (
         msgspec.field(default=True, name="tls.checksServer")
     )
 

@@ -1,4 +1,4 @@
-"""Watch streaming queries: a line in the terminal, metrics, and offsets told to the brokers.
+"""Watch streaming queries: a line in the terminal, metrics, and offsets stored at the brokers.
 
 In: a session, and what to do. Out: lines, a metrics port, committed offsets of a consumer group.
 
@@ -6,7 +6,7 @@ Rules:
 1. Spark tells a source of the end of a batch only when it plans the next one, and never of the
    last. So the listener commits: at most once in COMMIT_INTERVAL_S, and when a query is idle or
    ends.
-2. A commit that fails stops nothing: it is counted and told, and made again with the next one.
+2. A commit that fails stops nothing: it is counted and logged, and made again with the next one.
    What a query reads next is in its checkpoint; the group's offsets are for tools that show lag.
 3. In a terminal one line is written again and again; elsewhere a line comes at most once in
    LINE_INTERVAL_S.
@@ -37,9 +37,9 @@ from orbitmq.spark.progress import (
     BatchFacts,
     ProgressMeter,
     QueryFigures,
+    line_of,
     read_offsets,
     show_metrics,
-    told,
 )
 from orbitmq.spark.topic_choice import is_chosen
 from orbitmq.spark.topic_commits import store_progress
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 COMMIT_INTERVAL_S = 1.0
 LINE_INTERVAL_S = 1.0
 TOLD_MS = 10_000
-"""So long the end of a watch waits for what Spark has not told yet."""
+"""So long the end of a watch waits for what Spark has not reported yet."""
 _ERASE_TO_END = "\x1b[K"
 
 log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class ProgressListener(StreamingQueryListener):
         figures = [one for one in self._meter.figures() if one.query == name]
         if figures and self._output is not None:
             end = "" if event.exception is None else "  failed"
-            self._write(f"{told(figures[0])}  ended{end}", is_last=True)
+            self._write(f"{line_of(figures[0])}  ended{end}", is_last=True)
 
     # --- steps ---
 
@@ -144,10 +144,10 @@ class ProgressListener(StreamingQueryListener):
         if self._output is None:
             return
         if self._output.isatty():
-            self._write(told(figures, has_bar=True), is_last=False)
+            self._write(line_of(figures, has_bar=True), is_last=False)
         elif now_s - self._told_s >= LINE_INTERVAL_S:
             self._told_s = now_s
-            self._write(told(figures), is_last=True)
+            self._write(line_of(figures), is_last=True)
 
     def _write(self, line: str, *, is_last: bool) -> None:
         if self._output is None:
@@ -220,7 +220,7 @@ class Watch:
         try:
             context._jsc.sc().listenerBus().waitUntilEmpty(TOLD_MS)  # noqa: SLF001 - no other way
         except Exception:  # of Spark or its gateway: the session has ended, or is slow
-            log.debug("Spark has not told everything of its queries")
+            log.debug("Spark has not reported everything of its queries")
 
     def __enter__(self) -> "Watch":
         """Return the watch."""

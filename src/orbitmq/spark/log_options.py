@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from orbitmq.errors import RemoteProtocolError, SettingError
-from orbitmq.spark.options import Count, Options, read_options, read_time_ms, told
+from orbitmq.spark.options import Count, Options, doc, read_options, read_time_ms
 from orbitmq.wire.expression import TagFilter
 
 FORMAT = "rocketmq_log"
@@ -30,64 +30,68 @@ class LogOptions(Options, frozen=True, kw_only=True):
     # --- which records ---
     path: Annotated[
         str,
-        told("A store folder, folders of its log, or files of it; several with `,` between."),
+        doc("A store folder, folders of its log, or files of it; several with `,` between."),
     ]
-    topic: Annotated[str, told("Only this topic.")] = ""
-    topics: Annotated[str, told("Only these topics, separated by `,`.")] = ""
-    queues: Annotated[str, told("Only queues with these numbers, separated by `,`.")] = ""
-    tags: Annotated[str, told("Only messages with these tags, `a || b`.")] = ""
+    topic: Annotated[str, doc("Only this topic.")] = ""
+    topics: Annotated[str, doc("Only these topics, separated by `,`.")] = ""
+    queues: Annotated[str, doc("Only queues with these numbers, separated by `,`.")] = ""
+    tags: Annotated[str, doc("Only messages with these tags, `a || b`.")] = ""
     starting_physical_offset: Annotated[
-        NotNegative | None, told("The log offset to begin at; records that begin before are out.")
+        NotNegative | None,
+        doc("The log offset to begin at; records that begin before are out."),
     ] = None
     ending_physical_offset: Annotated[
-        NotNegative | None, told("The log offset to end at; a stream stays there.")
+        NotNegative | None, doc("The log offset to end at; a stream stays there.")
     ] = None
     starting_timestamp: Annotated[
-        str, told("Only what was stored then or later: milliseconds or ISO 8601.")
+        str, doc("Only what was stored then or later: milliseconds or ISO 8601.")
     ] = ""
     ending_timestamp: Annotated[
-        str, told("Only what was stored before: milliseconds or ISO 8601.")
+        str, doc("Only what was stored before: milliseconds or ISO 8601.")
     ] = ""
 
     # --- shape of rows ---
     properties: Annotated[
-        Literal["map", "string", "none"], told("Properties as a map, as stored, or not at all.")
+        Literal["map", "string", "none"],
+        doc("Properties as a map, as stored, or not at all."),
     ] = "map"
     body_format: Annotated[
-        Literal["binary", "string"], told("Bodies as bytes, or as text in UTF-8.")
+        Literal["binary", "string"], doc("Bodies as bytes, or as text in UTF-8.")
     ] = "binary"
-    decompress: Annotated[bool, told("Give compressed bodies as they were sent.")] = True
-    include_raw: Annotated[bool, told("Add the column `raw`, the whole record as stored.")] = False
+    decompress: Annotated[bool, doc("Give compressed bodies as they were sent.")] = True
+    include_raw: Annotated[bool, doc("Add the column `raw`, the whole record as stored.")] = False
     broker_name: Annotated[
-        str, told("What the column `brokerName` shows: a store does not know its broker's name.")
+        str,
+        doc("What the column `brokerName` shows: a store does not know its broker's name."),
     ] = ""
 
     # --- damage and loss ---
-    verify_crc: Annotated[bool, told("Check the CRC of each body; a wrong one is damage.")] = False
+    verify_crc: Annotated[bool, doc("Check the CRC of each body; a wrong one is damage.")] = False
     on_corrupt_record: Annotated[
         Literal["fail", "skip", "quarantine"],
-        told(
+        doc(
             "What damage does: fail the query, be skipped with a warning, or be a row whose column"
             " `damage` says why."
         ),
     ] = "fail"
     fail_on_data_loss: Annotated[
-        bool, told("Fail when files were removed before they were read, or go on behind them.")
+        bool, doc("Fail when files were removed before they were read, or go on behind them.")
     ] = True
 
     # --- speed ---
     use_consume_queue: Annotated[
         Literal["auto", "true", "false"],
-        told(
+        doc(
             "Look up topics, queues, tags and times in the queue files: where these are complete"
             " (auto), everywhere (true), or nowhere, and read the whole log (false)."
         ),
     ] = "auto"
     split_size_bytes: Annotated[
-        Annotated[int, msgspec.Meta(ge=SPLIT_SIZE_BYTES_MIN)], told("Bytes of the log per task.")
+        Annotated[int, msgspec.Meta(ge=SPLIT_SIZE_BYTES_MIN)],
+        doc("Bytes of the log per task."),
     ] = SPLIT_SIZE_BYTES
     max_bytes_per_trigger: Annotated[
-        Count | None, told("Bytes of the log per micro-batch.", is_for_streams=True)
+        Count | None, doc("Bytes of the log per micro-batch.", is_for_streams=True)
     ] = None
 
     @property

@@ -7,7 +7,7 @@ Rules:
    column is long, SHORT_TIMES as much: each batch costs Python and Java something of its own.
 2. What follows a bad record is not believed: the batch ends before it, and reading goes on where
    the log surely goes on. Behind damage batches are small at first.
-3. Damage fails the query, is told as a warning, or is a row (log_rows.py). It is never lost, and
+3. Damage fails the query, is a warning, or is a row (log_rows.py). It is never lost, and
    is reported before anything is left out: what is damaged is nobody's.
 4. Queue files that do not fit the log are not followed: the range is read whole instead.
 5. Only the columns that decide are read for a filter: bodies of others are never touched.
@@ -33,7 +33,7 @@ from orbitmq.spark.log_damage import BadRange, behind_damage
 from orbitmq.spark.log_options import LogOptions
 from orbitmq.spark.log_planning import LogRange
 from orbitmq.spark.log_queues import FilePart, QueueSearch, knows_all
-from orbitmq.spark.log_rows import Rows
+from orbitmq.spark.log_rows import LogRows
 from orbitmq.store.layout import Folder
 from orbitmq.store.record_search import last_record_end
 from orbitmq.wire.record import RECORD_SIZE_MIN
@@ -102,7 +102,7 @@ class LogReading:
     def __init__(self, options: LogOptions, schema: Any) -> None:
         """`schema` is Arrow's; see Rows."""
         self._options = options
-        self._rows = Rows(schema, options)
+        self._rows = LogRows(schema, options)
         self._filter = LogFilter(options)
         times = SHORT_TIMES if are_short(self._rows.record_schema) else 1
         self._batch_rows, self._batch_bytes = BATCH_ROWS * times, BATCH_BYTES * times

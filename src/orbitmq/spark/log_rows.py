@@ -62,7 +62,7 @@ def log_arrow_schema(schema: StructType, options: LogOptions) -> Any:
     return found
 
 
-class Rows:
+class LogRows:
     """Makes batches of the schema that Spark expects."""
 
     def __init__(self, schema: Any, options: LogOptions) -> None:

@@ -3,7 +3,7 @@
 In: options and schemas, from Spark. Out: readers.
 
 Rules:
-1. Options are read once, by whoever plans: mistakes are told before anything runs.
+1. Options are read once, by whoever plans: mistakes are reported before anything runs.
 2. Readers are sent to workers: they hold options and schemas only, and open files where they read.
 3. A batch knows its range of the log from its first action on, also when a broker writes on.
 4. Spark imports this twice for each query, in new processes, to make and to plan it: what only

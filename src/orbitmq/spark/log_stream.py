@@ -108,7 +108,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = self._log()
         first = found.files[0].base if found.files else int(end[OFFSET])
         begin, last = int(start[OFFSET]), int(end[OFFSET])
-        if last < begin:  # the log was made anew: latestOffset has told
+        if last < begin:  # the log was made anew: latestOffset has reported it
             begin = first
         if begin < first:
             self._lose(removed_bytes(begin, first))

@@ -5,7 +5,7 @@ Out: one frozen value whose class is the table that the documentation is made fr
 
 Rules:
 1. A source's options are one class that derives from `Options`: a field each, its type made by
-   `told` with its meaning. Users write the field's name in camel case.
+   `doc` with its meaning. Users write the field's name in camel case.
 2. An option that nobody knows is an error that names the nearest one: a misspelt limit must not
    be ignored. Names that begin with one of the class's PREFIXES are kept in `others`. A table of
    Spark's catalog is refused: its options come when it is made, and never again.
@@ -39,7 +39,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 """A number of things of which there must be one at least."""
 
 
-def told(meaning: str, *, is_secret: bool = False, is_for_streams: bool = False) -> msgspec.Meta:
+def doc(meaning: str, *, is_secret: bool = False, is_for_streams: bool = False) -> msgspec.Meta:
     """Return what `Annotated` adds to the type of an option: its meaning."""
     marks = {"is_secret": is_secret, "is_for_streams": is_for_streams}
     return msgspec.Meta(description=meaning, extra=marks)
@@ -98,7 +98,7 @@ def _value(field: msgspec.structs.FieldInfo, text: str, source: str) -> Any:
 
 
 def read_time_ms(option: str, text: str, source: str) -> int:
-    """Return the milliseconds of an option that is a number of them, or ISO 8601 (UTC if not told).
+    """Return the milliseconds of an option that is a number of them, or ISO 8601 (UTC unless set).
 
     Raises SettingError that names the option.
     """

@@ -6,7 +6,7 @@ Rules:
 1. Offsets are those of the `rocketmq` source: topic, broker, queue, offset. What another source
    has as offsets is left alone: such a query has rows and a rate, but no lag.
 2. The lag in messages is the end of all queues less the batch's end. The lag in seconds is how long
-   ago the end of the topic was where the query is now; a query that began behind is told
+   ago the end of the topic was where the query is now; a query that began behind is shown
    as `at least`, for nobody here has seen when those messages came.
 3. At most HEADS_MAX moments are remembered of a topic; older ones are thinned out.
 """
@@ -186,10 +186,10 @@ def show_metrics(meter: ProgressMeter, registry: Registry) -> Counter:
             for lag in one.lags
         )
 
-    for metric, told, kind, field in _BY_QUERY:
-        registry.rows(metric, told, kind, ["query"], partial(by_query, field))
-    for metric, told, field in _BY_TOPIC:
-        registry.rows(metric, told, "gauge", ["query", "topic"], partial(by_topic, field))
+    for metric, help_text, kind, field in _BY_QUERY:
+        registry.rows(metric, help_text, kind, ["query"], partial(by_query, field))
+    for metric, help_text, field in _BY_TOPIC:
+        registry.rows(metric, help_text, "gauge", ["query", "topic"], partial(by_topic, field))
     return registry.counter(
         "orbitmq_spark_failed_commits_total", "Commits to a consumer group that failed."
     )
@@ -214,14 +214,14 @@ _BY_TOPIC = (
 # --- for people ---
 
 
-def told(one: QueryFigures, *, has_bar: bool = False) -> str:
+def line_of(one: QueryFigures, *, has_bar: bool = False) -> str:
     """Return a line about a query."""
     bar = f" [{_bar(one.done_part)}] {one.done_part:4.0%}" if has_bar else ""
-    lags = "".join(f"  {_told_lag(lag)}" for lag in one.lags)
+    lags = "".join(f"  {_lag_text(lag)}" for lag in one.lags)
     return f"{one.query}{bar}  {one.row_count:,} rows  {one.rows_per_s:,.0f}/s{lags}"
 
 
-def _told_lag(lag: TopicLag) -> str:
+def _lag_text(lag: TopicLag) -> str:
     if not lag.messages:
         return f"{lag.topic}: no lag"
     least = "more than " if lag.is_at_least else ""

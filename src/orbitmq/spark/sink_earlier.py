@@ -28,7 +28,7 @@ from orbitmq.spark.sink_ledger import (
     BatchStarts,
     Ledger,
     Place,
-    Stored,
+    StoredRow,
     contents_hashes,
 )
 from orbitmq.spark.sink_messages import Messages
@@ -54,7 +54,7 @@ _NOTHING = np.empty(0, np.int64), np.empty(0, np.uint64)
 class Left:
     """The stored rows of a task that no row has been found to be yet."""
 
-    def __init__(self, rows: Mapping[int, Stored]) -> None:
+    def __init__(self, rows: Mapping[int, StoredRow]) -> None:
         self.rows = dict(rows)
         self._counts: dict[int, Counter[Place]] = {}
         for stored in rows.values():

@@ -129,7 +129,7 @@ Place = tuple[str, int]
 """A queue of the topic: its broker's name and its number."""
 
 
-class Stored(NamedTuple):
+class StoredRow(NamedTuple):
     """A row that is stored: the hash of its contents, and where it lies."""
 
     contents: int
@@ -139,7 +139,7 @@ class Stored(NamedTuple):
 class Found(msgspec.Struct):
     """What is stored of one task: the rows by their numbers."""
 
-    rows: dict[int, Stored] = {}
+    rows: dict[int, StoredRow] = {}
     is_complete: bool = False
 
 
@@ -201,7 +201,7 @@ class Ledger:
             if not found.is_complete:
                 body = plain_body(record.body, record.sys_flag)
                 contents = contents_hash(body, record.flag, record.properties)
-                found.rows[number] = Stored(contents, place)
+                found.rows[number] = StoredRow(contents, place)
 
 
 def _stuck(queue: MessageQueue, position: int, answer: Command) -> OutcomeUnknown:

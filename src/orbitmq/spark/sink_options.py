@@ -16,7 +16,7 @@ import msgspec
 from orbitmq.client.producer_settings import ORIGINAL_DEFAULT_GROUP
 from orbitmq.errors import LocalProtocolError, SettingError
 from orbitmq.spark.connection_options import ConnectionOptions, client_settings, resolved
-from orbitmq.spark.options import Count, read_options, told
+from orbitmq.spark.options import Count, doc, read_options
 from orbitmq.wire.names import check_topic, group_fault, is_closed_to_clients, wrap_namespace
 
 FORMAT = "rocketmq"
@@ -30,71 +30,72 @@ BATCH_BYTES_MAX = 4 * 1024 * 1024
 class SinkOptions(ConnectionOptions, frozen=True, kw_only=True):
     """What can be said of a write to topics."""
 
-    topic: Annotated[str, told("Where all rows go; wins over the column `topic`.")] = ""
+    topic: Annotated[str, doc("Where all rows go; wins over the column `topic`.")] = ""
     delivery: Annotated[
         Literal["at-least-once", "idempotent", "transactional"],
-        told(
+        doc(
             "`at-least-once`: nothing is lost, a repeated task may store rows twice. `idempotent`:"
             " a repeated task or batch stores nothing twice. `transactional` comes later."
         ),
     ] = "at-least-once"
     idempotent: Annotated[
-        bool | None, told("Another way to write `delivery=idempotent` or `at-least-once`.")
+        bool | None, doc("Another way to write `delivery=idempotent` or `at-least-once`.")
     ] = None
-    transactional: Annotated[
-        bool | None, told("Another way to write `delivery=transactional`.")
-    ] = None
+    transactional: Annotated[bool | None, doc("Another way to write `delivery=transactional`.")] = (
+        None
+    )
     write_id: Annotated[
         str,
-        told(
+        doc(
             "Names a batch write with `delivery=idempotent`: the same write made again, whole or"
             " after it was cut short, stores nothing twice. Streaming queries have a name of"
             " their own, their checkpoint's; each write inside `foreachBatch` needs one beside it."
         ),
     ] = ""
-    producer_group: Annotated[str, told("The producer group that brokers are told.")] = "SPARK_SINK"
-    batch_size: Annotated[Count, told("Rows of one request at most.")] = 4_096
+    producer_group: Annotated[str, doc("The producer group that brokers are told.")] = "SPARK_SINK"
+    batch_size: Annotated[Count, doc("Rows of one request at most.")] = 4_096
     batch_bytes: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=BATCH_BYTES_MAX)],
-        told("Bytes of one request, as far as rows can be parted; larger rows go one by one."),
+        doc("Bytes of one request, as far as rows can be parted; larger rows go one by one."),
     ] = 1024 * 1024
     requests_in_flight: Annotated[
-        Count, told("Requests of one task that wait for their answers.")
+        Count, doc("Requests of one task that wait for their answers.")
     ] = 8
     queue_selector: Annotated[
         Literal["auto", "hash", "roundRobin", "column"],
-        told(
+        doc(
             "Which queue a row goes to. `hash`: that of its shardingKey; rows of one key keep"
             " their order. `column`: that of queueId and brokerName; rows keep their order there."
             " `roundRobin`: the next one. `auto`: by the columns that are there."
         ),
     ] = "auto"
-    send_timeout_ms: Annotated[Count, told("How long a request waits for its answer.")] = 10_000
+    send_timeout_ms: Annotated[Count, doc("How long a request waits for its answer.")] = 10_000
     retries: Annotated[
         Milliseconds,
-        told("How often a request is sent again after it failed, with growing pauses."),
+        doc("How often a request is sent again after it failed, with growing pauses."),
     ] = 10
     compress_over: Annotated[
         Count | None,
-        told("Bodies of so many bytes and more are compressed, and sent one by one; else none."),
+        doc("Bodies of so many bytes and more are compressed, and sent one by one; else none."),
     ] = None
     compression: Annotated[
         Literal["zlib", "lz4", "zstd"],
-        told("How bodies are compressed; consumers older than 5.0 know zlib only."),
+        doc("How bodies are compressed; consumers older than 5.0 know zlib only."),
     ] = "zlib"
     new_topic_queues: Annotated[
-        Count, told("Queues of a topic that is made by writing to it, where the broker does that.")
+        Count,
+        doc("Queues of a topic that is made by writing to it, where the broker does that."),
     ] = 4
     fence_ms: Annotated[
         Milliseconds,
-        told(
+        doc(
             "idempotent: how long a repeated task waits for what its earlier attempt may still"
             " have on the way."
         ),
     ] = 2_000
     look_back_ms: Annotated[
         Milliseconds,
-        told(
+        doc(
             "idempotent: how long ago the first attempt of a write may have begun; what is older is"
             " not seen, and stored again. So far back every worker reads the topic before the"
             " first batch of a query and before each write with a writeId; later batches of a"

@@ -118,7 +118,7 @@ class Follower:
         self._asked_s: float | None = None
         self._silent: set[MessageQueue] = set()
         self.gone: set[MessageQueue] = set()
-        """Those whose topic was deleted, of which that was told."""
+        """Those whose topic was deleted, of which that was reported."""
         self._pulls: HeldPulls | None = None
         self.ends: Offsets = {}
         """The newest ends that are known."""

@@ -18,10 +18,10 @@ import msgspec
 
 from orbitmq.client.subscriptions import Selector
 from orbitmq.errors import LocalProtocolError, SettingError, SqlError
-from orbitmq.spark.admission import read_duration
+from orbitmq.spark.batch_limits import read_duration
 from orbitmq.spark.cluster import Retries
 from orbitmq.spark.connection_options import ConnectionOptions, resolved
-from orbitmq.spark.options import Count, read_options, told, warn_of_streams_options
+from orbitmq.spark.options import Count, doc, read_options, warn_of_streams_options
 from orbitmq.sql import compile_expression
 from orbitmq.wire.checksum import body_crc
 
@@ -40,29 +40,30 @@ class TopicOptions(ConnectionOptions, frozen=True, kw_only=True):
     """What `spark.read.format("rocketmq")` and `readStream` take."""
 
     # --- which messages ---
-    topic: Annotated[str, told("One topic.")] = ""
-    topics: Annotated[str, told("Several topics, separated by `,`.")] = ""
+    topic: Annotated[str, doc("One topic.")] = ""
+    topics: Annotated[str, doc("Several topics, separated by `,`.")] = ""
     topics_pattern: Annotated[
-        str, told("All topics whose whole name this regular expression matches.")
+        str, doc("All topics whose whole name this regular expression matches.")
     ] = ""
     assign: Annotated[
-        str, told('Single queues: `{"topic": {"broker": [0, 1]}}`, all others are left out.')
+        str, doc('Single queues: `{"topic": {"broker": [0, 1]}}`, all others are left out.')
     ] = ""
     include_system_topics: Annotated[
-        bool, told("Let a pattern match retry, dead-letter and system topics, too.")
+        bool, doc("Let a pattern match retry, dead-letter and system topics, too.")
     ] = False
     wait_for_topic_ms: Annotated[
-        NotNegative, told("How long to wait for a topic that does not exist yet.")
+        NotNegative, doc("How long to wait for a topic that does not exist yet.")
     ] = 0
     tags: Annotated[
-        str, told("Only messages with these tags, `a || b`; brokers choose, gaps are normal.")
+        str, doc("Only messages with these tags, `a || b`; brokers choose, gaps are normal.")
     ] = ""
     sql92: Annotated[
-        str, told("Only messages for which this condition on properties holds; brokers choose.")
+        str,
+        doc("Only messages for which this condition on properties holds; brokers choose."),
     ] = ""
     keys: Annotated[
         str,
-        told(
+        doc(
             "Only messages with one of these keys, separated by `,`; workers choose, for a "
             "broker's index gives 64 of a key at most."
         ),
@@ -71,98 +72,100 @@ class TopicOptions(ConnectionOptions, frozen=True, kw_only=True):
     # --- from where to where ---
     starting_offsets: Annotated[
         str,
-        told(
+        doc(
             "Where to begin: `earliest`, `latest` (stream only), `group`, or "
             '`{"topic": {"broker": {"0": 17}}}` with -2 for earliest and -1 for latest. '
-            "A batch begins at `earliest` if not told, a stream at `latest`."
+            "A batch begins at `earliest` unless set, a stream at `latest`."
         ),
     ] = ""
     starting_offsets_default: Annotated[
         Literal["earliest", "latest"],
-        told("Where queues begin that `startingOffsets` does not list, or the group has not read."),
+        doc("Where queues begin that `startingOffsets` does not list, or the group has not read."),
     ] = "earliest"
     starting_timestamp: Annotated[
-        str, told("Begin with what was stored then or later: milliseconds or ISO 8601.")
+        str, doc("Begin with what was stored then or later: milliseconds or ISO 8601.")
     ] = ""
     starting_offsets_by_timestamp: Annotated[
-        str, told('The same for single queues: `{"topic": {"broker": {"0": 1700000000000}}}`.')
+        str, doc('The same for single queues: `{"topic": {"broker": {"0": 1700000000000}}}`.')
     ] = ""
     starting_offsets_by_timestamp_strategy: Annotated[
-        Literal["error", "latest"], told("What to do with a queue that has nothing that new.")
+        Literal["error", "latest"], doc("What to do with a queue that has nothing that new.")
     ] = "error"
     ending_offsets: Annotated[
         str,
-        told(
+        doc(
             "Where to end, before that offset: `latest`, `group` or JSON as above; a stream "
             "gives nothing more from there on."
         ),
     ] = ""
     ending_timestamp: Annotated[
-        str, told("End before what was stored then; a stream goes on until there is some.")
+        str, doc("End before what was stored then; a stream goes on until there is some.")
     ] = ""
-    ending_offsets_by_timestamp: Annotated[str, told("The same for single queues.")] = ""
+    ending_offsets_by_timestamp: Annotated[str, doc("The same for single queues.")] = ""
     new_queue_start: Annotated[
         Literal["earliest", "latest"],
-        told("Where queues begin that appear while a stream runs.", is_for_streams=True),
+        doc("Where queues begin that appear while a stream runs.", is_for_streams=True),
     ] = "earliest"
     fail_on_data_loss: Annotated[
         bool,
-        told("Fail when messages are gone before they were read; else go on behind the gap."),
+        doc("Fail when messages are gone before they were read; else go on behind the gap."),
     ] = True
 
     # --- how much at a time ---
     max_offsets_per_trigger: Annotated[
         Count | None,
-        told("At most so many messages a micro-batch, shared by backlog.", is_for_streams=True),
+        doc("At most so many messages a micro-batch, shared by backlog.", is_for_streams=True),
     ] = None
     max_bytes_per_trigger: Annotated[
         Count | None,
-        told(
+        doc(
             "At most about so many bytes a micro-batch, by the size of samples.",
             is_for_streams=True,
         ),
     ] = None
     min_offsets_per_trigger: Annotated[
         Count | None,
-        told("Wait for so many messages, `maxTriggerDelay` at most.", is_for_streams=True),
+        doc("Wait for so many messages, `maxTriggerDelay` at most.", is_for_streams=True),
     ] = None
     max_trigger_delay: Annotated[
         str,
-        told(
+        doc(
             "How long `minOffsetsPerTrigger` may hold messages back: `15m`, `500ms`, `2h`.",
             is_for_streams=True,
         ),
     ] = "15m"
     min_partitions: Annotated[
-        Count | None, told("At least so many tasks; queues are split. One for a queue if not told.")
+        Count | None,
+        doc("At least so many tasks; queues are split. One for a queue unless set."),
     ] = None
-    max_records_per_partition: Annotated[Count | None, told("At most so many messages a task.")] = (
+    max_records_per_partition: Annotated[Count | None, doc("At most so many messages a task.")] = (
         None
     )
     max_bytes_per_partition: Annotated[
-        Count | None, told("At most about so many bytes a task, by the size of samples.")
+        Count | None, doc("At most about so many bytes a task, by the size of samples.")
     ] = None
     max_partitions: Annotated[
-        Count | None, told("At most so many tasks; each then reads several queues.")
+        Count | None, doc("At most so many tasks; each then reads several queues.")
     ] = None
 
     # --- progress ---
     consumer_group: Annotated[
-        str, told("The group that reads; brokers may want to know it, tools show its lag.")
+        str, doc("The group that reads; brokers may want to know it, tools show its lag.")
     ] = ""
     group_id_prefix: Annotated[
-        str, told("Without `consumerGroup`: the group's name begins so and ends with a number.")
+        str,
+        doc("Without `consumerGroup`: the group's name begins so and ends with a number."),
     ] = "spark-source"
     commit_offsets: Annotated[
         bool | None,
-        told(
+        doc(
             "Tell brokers a stream's progress as the group's. True if `consumerGroup` is given; "
             "a batch refuses it."
         ),
     ] = None
     initial_offset_store: Annotated[
         str,
-        told(
+        doc(
             "Where a stream's start is kept until its first batch: `checkpoint` (with the first "
             "batch's plan), `group` (as the group's offsets at the brokers), or a file's path.",
             is_for_streams=True,
@@ -171,40 +174,42 @@ class TopicOptions(ConnectionOptions, frozen=True, kw_only=True):
 
     # --- rows ---
     properties: Annotated[
-        Literal["map", "string", "none"], told("The column `properties`: a map, the stored text.")
+        Literal["map", "string", "none"],
+        doc("The column `properties`: a map, the stored text."),
     ] = "map"
-    body_format: Annotated[Literal["binary", "string"], told("The type of the column `body`.")] = (
+    body_format: Annotated[Literal["binary", "string"], doc("The type of the column `body`.")] = (
         "binary"
     )
-    decompress: Annotated[bool, told("Decompress bodies.")] = True
-    verify_crc: Annotated[bool, told("Compare each body with its checksum.")] = False
+    decompress: Annotated[bool, doc("Decompress bodies.")] = True
+    verify_crc: Annotated[bool, doc("Compare each body with its checksum.")] = False
 
     # --- transport ---
     pull_batch_size: Annotated[
-        Count, told("Ask for so many messages at a time; brokers have limits of their own.")
+        Count, doc("Ask for so many messages at a time; brokers have limits of their own.")
     ] = 1024
     pull_max_bytes: Annotated[
-        Count | None, told("Ask for at most so many bytes at a time; brokers of 5.x know it.")
+        Count | None, doc("Ask for at most so many bytes at a time; brokers of 5.x know it.")
     ] = None
     pull_timeout_ms: Annotated[
-        Count, told("How long a task tries to get messages from a broker that does not answer.")
+        Count,
+        doc("How long a task tries to get messages from a broker that does not answer."),
     ] = 30_000
     long_poll_ms: Annotated[
         NotNegative,
-        told(
+        doc(
             "How long an idle stream waits for a message at a time, 1000 at most.",
             is_for_streams=True,
         ),
     ] = LONG_POLL_MS_MAX
     fetch_offset_num_retries: Annotated[
-        NotNegative, told("How often a question about offsets is asked again.")
+        NotNegative, doc("How often a question about offsets is asked again.")
     ] = msgspec.field(default=3, name="fetchOffset.numRetries")
-    fetch_offset_retry_interval_ms: Annotated[
-        NotNegative, told("How long to wait before that.")
-    ] = msgspec.field(default=1_000, name="fetchOffset.retryIntervalMs")
+    fetch_offset_retry_interval_ms: Annotated[NotNegative, doc("How long to wait before that.")] = (
+        msgspec.field(default=1_000, name="fetchOffset.retryIntervalMs")
+    )
     route_cache_ttl_ms: Annotated[
         NotNegative,
-        told("How often a stream looks for new topics, queues and brokers.", is_for_streams=True),
+        doc("How often a stream looks for new topics, queues and brokers.", is_for_streams=True),
     ] = 10_000
 
     def __repr__(self) -> str:
@@ -220,7 +225,7 @@ class TopicOptions(ConnectionOptions, frozen=True, kw_only=True):
 
     @property
     def commits(self) -> bool:
-        """Whether brokers are told the group's progress."""
+        """Whether brokers store the group's progress."""
         return bool(self.consumer_group) if self.commit_offsets is None else self.commit_offsets
 
     @property

@@ -24,7 +24,7 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from orbitmq.errors import BrokerNotFound, RouteNotFound
-from orbitmq.spark.admission import admitted, is_enough, read_duration
+from orbitmq.spark.batch_limits import admitted, is_enough, read_duration
 from orbitmq.spark.cluster import PASSING, Cluster, QueueFailed
 from orbitmq.spark.data_loss import ends_earlier, messages_replaced, report_loss
 from orbitmq.spark.offsets import Offsets

@@ -5,7 +5,7 @@ piece by piece and in order.
 
 Rules:
 1. Without a filter several pulls are on their way at offsets that are foreseen, one after the
-   other: see `Pace`. An answer with fewer messages is filled up by pulls behind it.
+   other: see `PullPace`. An answer with fewer messages is filled up by pulls behind it.
 2. With a filter brokers leave out messages, so a pull goes where the one before it said.
 3. A broker that does not answer is asked again until the time-out. One that answers that messages
    are gone, or that its queue ends too early, is believed after the retries: see `Lost`.
@@ -44,7 +44,7 @@ class Piece(NamedTuple):
     lost_count: int = 0
 
 
-class Pace:
+class PullPace:
     """How many messages a pull asks for, and how many pulls may be on their way.
 
     A pull asks for as many as brokers gave when they were asked for more, and for twice as many
@@ -147,7 +147,7 @@ class QueuePulls:
     async def _foreseen(self, first: Piece, end: int) -> AsyncIterator[Piece]:
         loop = asyncio.get_running_loop()
         coming: deque[asyncio.Task[list[Piece]]] = deque()
-        at, pace = first.end, Pace(first, self._options.pull_batch_size)
+        at, pace = first.end, PullPace(first, self._options.pull_batch_size)
         try:
             while at < end or coming:
                 while at < end and len(coming) < pace.window:
@@ -193,7 +193,7 @@ class QueuePulls:
 
 
 def _give_up(task: asyncio.Task[Any]) -> None:
-    """End a pull that nobody waits for any more; what it failed of is told by the one before it."""
+    """End a pull that nobody waits for any more; the one before it reports why it failed."""
     task.cancel()
     if task.done() and not task.cancelled():
         task.exception()

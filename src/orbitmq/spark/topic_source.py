@@ -3,7 +3,7 @@
 In: options and schemas, from Spark. Out: readers and writers.
 
 Rules:
-1. Options are read once, by whoever plans: mistakes are told before anything runs.
+1. Options are read once, by whoever plans: mistakes are reported before anything runs.
 2. Readers are sent to workers: they hold options and schemas only, and connect where they read.
 3. A batch knows its offsets from its first action on: Spark asks once and keeps the plan.
 """

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.errors import SettingError
-from orbitmq.spark.admission import admitted, is_enough, read_duration
+from orbitmq.spark.batch_limits import admitted, is_enough, read_duration
 from orbitmq.wire.bodies_client import MessageQueue
 
 A, B, C = (MessageQueue("T", "b", number) for number in range(3))
