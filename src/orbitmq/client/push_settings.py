@@ -83,7 +83,8 @@ class PushConsumerSettings(ClientSettings, frozen=True, kw_only=True):
     until it is mended. The queues of one member still run side by side."""
 
     from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
-    """Where a group begins in a queue in which it has no offset yet."""
+    """Where a group begins in a queue in which it has no offset yet. A queue that still has its
+    first message, and recently got it, begins there whatever is asked, as with the original."""
 
     from_time_s: float | None = None
     """For CONSUME_FROM_TIMESTAMP: seconds since 1970. None: half an hour before the start."""

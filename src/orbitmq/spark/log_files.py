@@ -14,6 +14,9 @@ Rules:
    Nothing is read ahead: a hole that the system has read is none any more, and slower to look at.
 """
 
+import difflib
+import logging
+from collections.abc import Collection
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +31,10 @@ from orbitmq.store.record_search import next_record
 from orbitmq.wire.record import FIELD, RECORD_SIZE_MAX, RECORD_SIZE_MIN, decode_record
 from orbitmq.world.files import Files
 from orbitmq.world.mapped import mapped
+
+STORE = "store"
+"""The store in a data folder."""
+log = logging.getLogger(__name__)
 
 
 class LogFile(NamedTuple):
@@ -70,6 +77,17 @@ def find_log(files: Files, path: str) -> Log:
     return Log(log_files, folder, is_whole=all(each.is_whole for each in found))
 
 
+def warn_of_missing_topics(files: Files, found: Log, topics: Collection[str]) -> None:
+    """Log a warning for topics that a store has no queues of: a typo gives no rows."""
+    if found.folder is None or not files.is_folder(found.folder.queues):
+        return
+    there = set(files.names(found.folder.queues))
+    for topic in sorted(set(topics) - there):
+        near = difflib.get_close_matches(topic, there, 1)
+        advice = f"; did you mean {near[0]}?" if near else ""
+        log.warning("%s: %s has no topic %s%s", FORMAT, found.folder.root, topic, advice)
+
+
 def _empty_doubles(files: Files, logs: list[Log]) -> set[str]:
     """Return the files of zeros that lie beside another of that name in another folder."""
     folders = {Path(each.path).parent: None for log in logs if log.is_whole for each in log.files}
@@ -82,6 +100,10 @@ def _found(files: Files, path: Path) -> Log:
     if files.size(path) is not None:
         return Log([_named(files, path)], None, is_whole=False)
     folder = Folder(path)
+    if not files.is_folder(folder.log_in_root) and files.is_folder(
+        Folder(path / STORE).log_in_root
+    ):
+        folder = Folder(path / STORE)  # a data folder of `orbitmq up`
     if files.is_folder(folder.log_in_root):
         return Log(_in_folder(files, folder.log_in_root), folder, is_whole=True)
     log_files = _in_folder(files, path)

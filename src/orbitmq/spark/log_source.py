@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from orbitmq.spark.internals import shorten_rest
-from orbitmq.spark.log_files import find_log
+from orbitmq.spark.log_files import find_log, warn_of_missing_topics
 from orbitmq.spark.log_options import FORMAT, LogOptions, log_options
 from orbitmq.spark.log_planning import LogPartition, planned, whole_span
 from orbitmq.spark.log_rows import log_arrow_schema, log_schema_ddl
@@ -61,6 +61,7 @@ class LogReader(DataSourceReader):
         """Plan the tasks; raises SettingError when there is no log."""
         files = SystemFiles()
         log = find_log(files, self._options.path)
+        warn_of_missing_topics(files, log, self._options.chosen_topics)
         span = whole_span(files, log, self._options)
         return list(planned(files, log, self._options, span))
 

@@ -11,6 +11,7 @@ Rules:
 4. What travels to the tasks holds no connection: options, the names of columns, a time.
 """
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -42,6 +43,8 @@ from orbitmq.spark.sink_sending import Outbox, SinkFailed, publish_queues
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.world.clock import SystemClock
 from orbitmq.world.machine import keep_freed_memory
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -79,6 +82,12 @@ def batch_writer(
         raise SettingError(f'{FORMAT}: topics only grow; write with mode("append")')
     shorten_rest()
     options = sink_options(given)
+    if options.is_idempotent and not options.write_id:
+        log.warning(
+            "%s: delivery=idempotent without writeId: repeated tasks store nothing twice, but"
+            " running this write again does; give it a name with writeId",
+            FORMAT,
+        )
     begun_ms = None if options.write_id else SystemClock().wall_ms()
     columns = check_schema(schema, options)
     return TopicBatchWriter(SinkPlan(options, columns, begun_ms=begun_ms))

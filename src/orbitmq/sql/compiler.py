@@ -6,8 +6,8 @@ Rules, all the original's:
 1. Logic has three values. AND and OR stop at the first operand that decides, so that an operand
    behind it is not evaluated; NOT of unknown is unknown.
 2. A property is text. Compared with a number it is read as that number's kind, with TRUE or FALSE
-   as a truth, with another property by `<` and its like as a double. What cannot be read so makes
-   the whole expression fail: the message does not match, not even under NOT.
+   as a truth, with another property by `<` and its like as a double. Text that cannot be
+   parsed so makes the whole expression fail: the message does not match, not even under NOT.
 3. Two missing values are equal; a missing left one is unknown; a missing right one is unequal.
 4. A truth compared with a text from the left cannot be compared (the text from the left can).
 5. A property by itself is no truth: false, or unknown when it is missing.
