@@ -126,7 +126,7 @@ class PullConsumer(Facade[aio.PullConsumer]):
         self._wait(self._twin.seek_to_time(queue, time_s))
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Return no messages of these queues until `resume`."""
+        """Deliver no messages of these queues until `resume`."""
         self._there(lambda: self._twin.pause(queues))
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:

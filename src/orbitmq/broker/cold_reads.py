@@ -228,7 +228,7 @@ class ColdReads:
         self._threads.close()
 
     def _begin_next(self) -> None:
-        """Return free threads something to read."""
+        """Give free threads something to read."""
         while self._has_room() and (owner := self._waiting.first()) is not None:
             if owner.is_undrained:
                 self._waiting.rest(owner)

@@ -66,12 +66,12 @@ class FairLine(Generic[O, T]):
         return one
 
     def rest(self, owner: O) -> None:
-        """Return an owner no turn, until it goes on."""
+        """Give an owner no turn until it goes on."""
         self._resting.add(owner)
         self._turns.pop(owner, None)
 
     def go_on(self, owner: O) -> None:
-        """Return an owner its turns again, behind the others."""
+        """Give an owner its turns again, behind the others."""
         self._resting.discard(owner)
         if owner in self._lines:
             self._turns.setdefault(owner)

@@ -154,7 +154,7 @@ class Instance:
             self._every(LOOKUP_INTERVAL_S, self.name_servers.look_up)
 
     async def leave(self) -> None:
-        """Return the instance back; the last one that does closes it."""
+        """Give the instance back; the last one that does closes it."""
         self._member_count -= 1
         if self._member_count > 0 or self._is_closed:
             return

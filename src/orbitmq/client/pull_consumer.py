@@ -316,7 +316,7 @@ class PullConsumer:
         await self._running().queues.restart(pulled, await self.offset_for_time(queue, time_s))
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Return no messages of these queues until `resume`."""
+        """Deliver no messages of these queues until `resume`."""
         for queue in queues:
             self._running().queues.cache.pause(self._pulled(queue))
 

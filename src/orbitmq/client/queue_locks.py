@@ -50,7 +50,7 @@ class QueueLocks:
         return found
 
     async def unlock(self, queues: Collection[MessageQueue]) -> None:
-        """Return locks back, as far as brokers answer."""
+        """Release locks, as far as brokers answer."""
         tasks = [self._ask_unlock(each) for each in _by_broker(queues)]
         await asyncio.gather(*tasks)
 

@@ -257,7 +257,7 @@ class Rebalancing:
                 self._left(each)
 
     async def _release(self, process_queue: ProcessQueue) -> None:
-        """Return an orderly queue away when its handler has come to an end (rule 3)."""
+        """Give an orderly queue away when its handler has come to an end (rule 3)."""
         try:
             await process_queue.wait_unhandled()
             if process_queue.locked_until_s is not None:

@@ -419,7 +419,7 @@ class Connection(asyncio.Protocol):
             self._turn.touch(self)
 
     def write_turn(self) -> None:
-        """Return all queued output to the socket at once (called by the Turn)."""
+        """Write all queued output to the socket at once (called by the Turn)."""
         self._is_touched = False
         if self.state >= _ABORTED:
             return

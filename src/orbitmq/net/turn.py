@@ -21,7 +21,7 @@ class Writer(Protocol):
     """What has output for the end of the turn."""
 
     def write_turn(self) -> None:
-        """Return all queued output to the socket at once."""
+        """Write all queued output to the socket at once."""
         ...
 
     def drop(self, reason: str) -> None:

@@ -75,7 +75,7 @@ class TopicOptions(ConnectionOptions, frozen=True, kw_only=True):
         doc(
             "Where to begin: `earliest`, `latest` (stream only), `group`, or "
             '`{"topic": {"broker": {"0": 17}}}` with -2 for earliest and -1 for latest. '
-            "A batch begins at `earliest` unless set, a stream at `latest`."
+            "By default a batch begins at `earliest`, a stream at `latest`."
         ),
     ] = ""
     starting_offsets_default: Annotated[
@@ -136,7 +136,7 @@ class TopicOptions(ConnectionOptions, frozen=True, kw_only=True):
     ] = "15m"
     min_partitions: Annotated[
         Count | None,
-        doc("At least so many tasks; queues are split. One for a queue unless set."),
+        doc("At least so many tasks; queues are split. By default one for each queue."),
     ] = None
     max_records_per_partition: Annotated[Count | None, doc("At most so many messages a task.")] = (
         None

@@ -36,11 +36,11 @@ class Steps(Protocol):
         ...
 
     def write_whole(self, path: Path, parts: Iterable[tuple[int, bytes]], size: int) -> None:
-        """Make or empty a file, write (position, bytes), return it `size` bytes and sync it."""
+        """Make or empty a file, write (position, bytes), make it `size` bytes long and sync it."""
         ...
 
     def allocate(self, path: Path, size: int) -> None:
-        """Make or empty a file, return it `size` bytes of the disk and sync it."""
+        """Make or empty a file, give it `size` bytes of the disk and sync it."""
         ...
 
     def allocate_nameless(self, path: Path, size: int) -> bool:
@@ -64,11 +64,11 @@ class Steps(Protocol):
         ...
 
     def link(self, path: Path, target: Path) -> None:
-        """Return a file a second name."""
+        """Give a file a second name."""
         ...
 
     def rename(self, path: Path, target: Path) -> None:
-        """Return a file another name; whoever had that name loses it."""
+        """Rename a file; whoever had that name loses it."""
         ...
 
     def unlink(self, path: Path) -> None:
@@ -149,7 +149,7 @@ def reserve(steps: Steps, path: Path, size: int) -> None:
 
 
 def move(steps: Steps, path: Path, target: Path) -> None:
-    """Return a file or folder another name, in a folder that is made when it is not there."""
+    """Rename a file or folder, in a folder that is made when it is not there."""
     _refuse_taken(steps, target)
     for folder in steps.make_folders(target.parent):
         steps.sync_folder(folder)

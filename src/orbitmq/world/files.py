@@ -134,7 +134,7 @@ class Files(Protocol):
         ...
 
     def move(self, path: Path, target: Path) -> None:
-        """Return a file or folder a name that is free, also on another file system.
+        """Rename a file or folder to a name that is free, also on another file system.
 
         Makes the target's folder.
         """
@@ -270,7 +270,7 @@ class SystemFiles:
             file_steps.copy(_STEPS, path, target, start, size)
 
     def move(self, path: Path, target: Path) -> None:
-        """Return a file or folder a name that is free, also on another file system."""
+        """Rename a file or folder to a name that is free, also on another file system."""
         with refusing(f"move {path} to", target):
             file_steps.move(_STEPS, path, target)
 

@@ -37,7 +37,7 @@ class SharedLoop:
             return self._thread
 
     def leave(self, joined: LoopThread) -> None:
-        """Return it back; returns when the thread is gone if nobody else uses it."""
+        """Give it back; returns when the thread has ended if nobody else uses it."""
         with self._lock:
             if joined is not self._thread:  # of a process that was forked since
                 return
