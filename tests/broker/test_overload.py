@@ -252,7 +252,7 @@ def test_messages_of_a_long_turn_have_the_time_at_which_they_were_read(
             assert (await site.call(send_request("T", b"made"))).code == 0
             context: Context = site.broker._context
             let_finish(site.broker)
-            clock = context.clock = StepClock(step_s)
+            clock = context.clock = context.hot._clock = StepClock(step_s)
             context.overload.now_s = clock.monotonic_s
             port = int(site.broker.address.rpartition(":")[2])
             async with connected(port) as client:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.broker.broker import Broker
-from orbitmq.broker.changes import CHANGES_FILE, read_kept_changes
+from orbitmq.broker.setting_changes import CHANGES_FILE, read_kept_changes
 from orbitmq.config import BrokerSettings, parse_properties
 from orbitmq.errors import SettingError
 from orbitmq.metrics import Registry

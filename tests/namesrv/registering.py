@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from orbitmq.namesrv.members import Origin
-from orbitmq.namesrv.routes import Registration
+from orbitmq.namesrv.members import Source
+from orbitmq.namesrv.routes import RegistrationRequest
 from orbitmq.wire.bodies_namesrv import (
     DataVersion,
     RegisterBrokerBody,
@@ -48,9 +48,9 @@ class Wire:
         return f"Wire({self.name})"
 
 
-def origin(host: str = "10.0.0.1", connection: object | None = None) -> Origin:
+def source(host: str = "10.0.0.1", connection: object | None = None) -> Source:
     """A fresh connection from `host`, or a known one."""
-    return Origin(connection or Wire(host), host)
+    return Source(connection or Wire(host), host)
 
 
 def topic(name: str, queues: int = 4, perm: int = 6, flag: int = 0, **more: Any) -> TopicConfig:
@@ -104,9 +104,11 @@ def registration(
     head: RegisterBroker | None = None,
     drops_missing: bool = False,
     **more: Any,
-) -> Registration:
+) -> RegistrationRequest:
     """A registration; without topics, of TWO."""
-    return Registration(head or header(), body(*(topics or TWO), **more), None, drops_missing)
+    return RegistrationRequest(
+        head or header(), body(*(topics or TWO), **more), None, drops_missing
+    )
 
 
 def unregister(head: RegisterBroker) -> UnregisterBroker:

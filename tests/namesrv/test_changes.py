@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orbitmq.errors import SettingError, StoreError
-from orbitmq.namesrv.changes import load_namesrv_settings, read_changes
+from orbitmq.namesrv.changed_settings import load_namesrv_settings, read_changes
 from orbitmq.world.files import SystemFiles
 from tests.namesrv.conftest import Run
 from tests.namesrv.serving import name_server

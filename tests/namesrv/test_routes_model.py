@@ -10,7 +10,7 @@ from hypothesis import settings, strategies
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from orbitmq.errors import RequestFailed
-from orbitmq.namesrv.members import EXPIRY_S, Origin
+from orbitmq.namesrv.members import EXPIRY_S, Source
 from orbitmq.namesrv.routes import RouteTable
 from tests.namesrv.registering import Wire, header, query, registration, topic, unregister, version
 
@@ -51,7 +51,7 @@ class Call(NamedTuple):
     cluster: str
     counter: int
     topics: dict[str, int]
-    origin: Origin
+    source: Source
 
 
 class RoutesAgainstModel(RuleBasedStateMachine):
@@ -65,8 +65,8 @@ class RoutesAgainstModel(RuleBasedStateMachine):
         self.entries: dict[tuple[str, int], Entry] = {}
         self.queues: dict[tuple[str, str], tuple[int, int]] = {}  # topic, name: queues, perm
 
-    def origin(self, number: int) -> Origin:
-        return Origin(self.wires[number], HOSTS[number % len(HOSTS)])
+    def source(self, number: int) -> Source:
+        return Source(self.wires[number], HOSTS[number % len(HOSTS)])
 
     # --- the model's rules ---
 
@@ -76,15 +76,15 @@ class RoutesAgainstModel(RuleBasedStateMachine):
             if name != call.name:
                 continue
             is_touched = broker_id == call.broker_id or entry.address == call.address
-            if is_touched and not self.may_speak(entry, call.address, call.origin):
+            if is_touched and not self.may_speak(entry, call.address, call.source):
                 return True
             if not is_touched:
                 others_cluster = entry.cluster
         return others_cluster not in (None, call.cluster)
 
-    def may_speak(self, entry: Entry, address: str, origin: Origin) -> bool:
-        is_same_place = entry.address == address and entry.host == origin.host
-        return origin.connection in entry.owners or is_same_place
+    def may_speak(self, entry: Entry, address: str, source: Source) -> bool:
+        is_same_place = entry.address == address and entry.host == source.host
+        return source.connection in entry.owners or is_same_place
 
     def apply(self, call: Call) -> None:
         key = (call.name, call.broker_id)
@@ -101,12 +101,12 @@ class RoutesAgainstModel(RuleBasedStateMachine):
         if call.broker_id == 0 and is_news and not (is_partial and is_older and known):
             for name, count in call.topics.items():
                 self.queues[name, call.name] = (count, 6)
-        assert isinstance(call.origin.connection, Wire)
+        assert isinstance(call.source.connection, Wire)
         self.entries[key] = Entry(
             call.address,
             call.cluster,
-            call.origin.host,
-            owners | {call.origin.connection},
+            call.source.host,
+            owners | {call.source.connection},
             self.now_s,
             counter if is_partial else call.counter,
         )
@@ -138,7 +138,7 @@ class RoutesAgainstModel(RuleBasedStateMachine):
         topics: dict[str, int],
         cluster: str,
     ) -> None:
-        call = Call(name, broker_id, address, cluster, counter, topics, self.origin(number))
+        call = Call(name, broker_id, address, cluster, counter, topics, self.source(number))
         head = header(name, address, broker_id, cluster)
         made = registration(head=head, data_version=version(counter, 7))
         table = made.body.topics.topic_config_table
@@ -146,7 +146,7 @@ class RoutesAgainstModel(RuleBasedStateMachine):
         table.update({one: topic(one, count) for one, count in topics.items()})
         is_refused = self.is_refused(call)
         try:
-            self.table.register(made, call.origin, self.now_s)
+            self.table.register(made, call.source, self.now_s)
         except RequestFailed:
             assert is_refused
             return
@@ -156,12 +156,12 @@ class RoutesAgainstModel(RuleBasedStateMachine):
     @rule(name=names, broker_id=ids, address=addresses, number=connections)
     def unregister(self, name: str, broker_id: int, address: str, number: int) -> None:
         entry = self.entries.get((name, broker_id))
-        origin = self.origin(number)
+        source = self.source(number)
         head = unregister(header(name, address, broker_id))
         is_there = entry is not None and entry.address == address
-        is_own = entry is not None and origin.connection in entry.owners
+        is_own = entry is not None and source.connection in entry.owners
         try:
-            departure = self.table.unregister(head, origin)
+            departure = self.table.unregister(head, source)
         except RequestFailed:
             assert is_there
             assert not is_own
@@ -185,19 +185,19 @@ class RoutesAgainstModel(RuleBasedStateMachine):
 
     @rule(name=names, address=addresses, number=connections)
     def refresh(self, name: str, address: str, number: int) -> None:
-        origin = self.origin(number)
-        is_done = self.table.refresh(query(header(name, address)), origin, self.now_s)
+        source = self.source(number)
+        is_done = self.table.refresh(query(header(name, address)), source, self.now_s)
         found = [
             (key, entry)
             for key, entry in self.entries.items()
             if key[0] == name and entry.address == address
         ]
-        assert is_done == any(self.may_speak(entry, address, origin) for _, entry in found)
+        assert is_done == any(self.may_speak(entry, address, source) for _, entry in found)
         if is_done:
             ((key, entry),) = found
-            assert isinstance(origin.connection, Wire)
-            owners = entry.owners | {origin.connection}
-            self.entries[key] = entry._replace(seen_s=self.now_s, owners=owners, host=origin.host)
+            assert isinstance(source.connection, Wire)
+            owners = entry.owners | {source.connection}
+            self.entries[key] = entry._replace(seen_s=self.now_s, owners=owners, host=source.host)
 
     @rule(seconds=strategies.sampled_from((1.0, 50.0, 121.0)))
     def wait_and_expire(self, seconds: float) -> None:

@@ -38,8 +38,8 @@ class AddressServer:
         dial: Callable[[str], Peer],
         clock: Clock,
     ) -> None:
-        is_told = bool(settings.namesrv_addr.strip())
-        self.is_asked = settings.fetch_namesrv_addr_by_address_server and not is_told
+        is_configured = bool(settings.namesrv_addr.strip())
+        self.is_asked = settings.fetch_namesrv_addr_by_address_server and not is_configured
         self._url = url_of(settings)
         self._registration = registration
         self._dial = dial

@@ -21,7 +21,6 @@ import msgspec
 from orbitmq.broker.address_server import LOOK_UP_S, AddressServer
 from orbitmq.broker.assembling import assemble, close_parts
 from orbitmq.broker.bit_maps import bit_maps, bloom_of
-from orbitmq.broker.changes import CHANGES_FILE, SettingChanges
 from orbitmq.broker.context import Tables
 from orbitmq.broker.delay_offsets import DelayOffsets
 from orbitmq.broker.delays import Delays
@@ -32,6 +31,7 @@ from orbitmq.broker.offsets import OffsetTable
 from orbitmq.broker.overload import LOOK_S
 from orbitmq.broker.registration import Identity, Registration
 from orbitmq.broker.requests import REFUSED, SERVED
+from orbitmq.broker.setting_changes import CHANGES_FILE, SettingChanges
 from orbitmq.broker.shown_metrics import add_metrics
 from orbitmq.broker.slow_groups import SLOW_LOOK_S, SlowGroups
 from orbitmq.broker.stats_windows import SAMPLE_S
@@ -176,19 +176,19 @@ class Broker:
             proxies_from(settings),
         )
         await self._start_vip(port)
-        told = settings.broker_ip1.strip()
-        host = Host(reachable_address(told or settings.bind_address), port)
-        slaves_ip = settings.broker_ip2.strip() or told or host.ip
+        configured = settings.broker_ip1.strip()
+        host = Host(reachable_address(configured or settings.bind_address), port)
+        slaves_ip = settings.broker_ip2.strip() or configured or host.ip
         slaves_port = settings.ha_listen_port or port + 1
         self._context.settings = msgspec.structs.replace(  # shown with what was found out
             self._context.settings,
             listen_port=port,
-            broker_ip1=told or host.ip,
+            broker_ip1=configured or host.ip,
             broker_ip2=slaves_ip,
             ha_listen_port=slaves_port,
         )
         # A name is told as it is: clients elsewhere may resolve it to another address.
-        self.address = str(Host(told or host.ip, port))
+        self.address = str(Host(configured or host.ip, port))
         self._context.set_store_host(host)
         self._registration = registration = Registration(
             Identity(
@@ -206,7 +206,7 @@ class Broker:
         )
         self._context.topics.on_change = registration.note_change
         self._context.keeper.tell_name_servers = registration.told
-        self._told_permission = settings.broker_permission
+        self._announced_permission = settings.broker_permission
         self._context.on_settings_change.append(self._tell_permission)
         address_server = AddressServer(
             settings, registration, self._name_server, self._context.clock
@@ -225,8 +225,8 @@ class Broker:
 
     def _tell_permission(self, settings: BrokerSettings) -> None:
         """Have a changed permission told with a version of its own: see Registration, rule 4."""
-        if settings.broker_permission != self._told_permission:
-            self._told_permission = settings.broker_permission
+        if settings.broker_permission != self._announced_permission:
+            self._announced_permission = settings.broker_permission
             self._context.topics.note_change()
 
     async def _save_delays(self) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from orbitmq.broker.changes import SettingChanges
 from orbitmq.broker.clients import ClientTable
 from orbitmq.broker.cold_reads import ColdReads
 from orbitmq.broker.counts import Counts
@@ -22,11 +21,12 @@ from orbitmq.broker.held_reads import HeldReads
 from orbitmq.broker.hot_path import HotPath
 from orbitmq.broker.keeping import Keeper
 from orbitmq.broker.long_poll import LongPolls
-from orbitmq.broker.offset_moved import ToldEvents
+from orbitmq.broker.offset_moved import ReportedEvents
 from orbitmq.broker.offsets import OffsetTable
 from orbitmq.broker.overload import Overload
 from orbitmq.broker.queue_follower import GrownQueues
 from orbitmq.broker.queue_locks import QueueLocks
+from orbitmq.broker.setting_changes import SettingChanges
 from orbitmq.broker.stats import BrokerStats
 from orbitmq.broker.topics import TopicTable
 from orbitmq.broker.turn_writer import TurnWriter
@@ -88,7 +88,7 @@ class Context:
     """Set by the broker, which knows where its files are."""
     on_settings_change: list[Callable[[BrokerSettings], None]] = field(default_factory=list)
     queue_locks: QueueLocks = field(default_factory=QueueLocks)
-    told_events: ToldEvents = field(default_factory=ToldEvents)
+    reported_events: ReportedEvents = field(default_factory=ReportedEvents)
     store_host: Host = Host("0.0.0.0", 0)  # noqa: S104, RUF009 - no address yet: set_store_host
     packed_store_host: bytes = b""
 

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from orbitmq.broker.telling import RepeatedFailure
+from orbitmq.broker.repeated_failures import RepeatedFailure
 from orbitmq.config import BrokerSettings
 from orbitmq.core import Queue
 from orbitmq.errors import StoreError
@@ -70,8 +70,8 @@ class Flusher:
         self._removals = Watermark()
         """How often the files of all removed topics were gone."""
         self._removal_due_s = 0.0
-        self._told_unwritten = RepeatedFailure(log, clock)
-        self._told_unmade = RepeatedFailure(log, clock)
+        self._flush_failures = RepeatedFailure(log, clock)
+        self._reserve_failures = RepeatedFailure(log, clock)
         self._synced_s = self._flushed_s = self._thorough_s = clock.monotonic_s()
         self._flushed_offset = self._thorough_offset = store.tail.visible_offset
 
@@ -245,7 +245,7 @@ class Flusher:
         try:
             self._store.finish_flush(job)
         except StoreError as error:
-            self._told_unwritten.tell(f"queue and index entries could not be written: {error}")
+            self._flush_failures.report(f"queue and index entries could not be written: {error}")
             return
         self._flushed_offset = job.mark.log_offset
         if job.is_thorough:
@@ -260,7 +260,7 @@ class Flusher:
     def _reserve_done(self, number: int, error: BaseException | None) -> None:
         if error is not None:
             self._store.reserve_failed(number, error)
-            self._told_unmade.tell(f"the next log file could not be made ahead: {error}")
+            self._reserve_failures.report(f"the next log file could not be made ahead: {error}")
 
     def _run(
         self,

@@ -15,10 +15,10 @@ import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from orbitmq.broker.encoded_rows import SIZE_MAX, EncodedRows, TableLimits
 from orbitmq.broker.light_queues import LightQueues, light_group
-from orbitmq.broker.rows import SIZE_MAX, Limits, Rows
+from orbitmq.broker.repeated_failures import RepeatedFailure
 from orbitmq.broker.table import TableFile
-from orbitmq.broker.telling import RepeatedFailure
 from orbitmq.config import BrokerSettings
 from orbitmq.core import CoreState
 from orbitmq.errors import RequestFailed
@@ -58,11 +58,11 @@ class GroupTable:
         self._clock = clock
         self.is_auto_made = settings.auto_create_subscription_group
         self._light = light
-        self._rows: Rows[SubscriptionGroupConfig] = Rows()
+        self._rows: EncodedRows[SubscriptionGroupConfig] = EncodedRows()
         self._forbidden: dict[str, dict[str, int]] = {}
         self._withheld: set[str] = set()
         self._broadcasting: set[str] = set()
-        self._told_full = RepeatedFailure(log, clock)
+        self._full_failures = RepeatedFailure(log, clock)
         self._version = DataVersion(timestamp_ms=clock.wall_ms())
         self.file = TableFile(files, folder / "subscriptionGroup.json", self.contents)
         saved = self.file.load(SubscriptionGroupTable)
@@ -109,10 +109,10 @@ class GroupTable:
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
 
     def _room_fault(self, configs: Iterable[SubscriptionGroupConfig]) -> str | None:
-        limits = Limits("groups", GROUP_COUNT_MAX, SIZE_MAX, "delete some (deleteSubGroup)")
+        limits = TableLimits("groups", GROUP_COUNT_MAX, SIZE_MAX, "delete some (deleteSubGroup)")
         fault = self._rows.room_fault({config.group_name: config for config in configs}, limits)
         if fault is not None:
-            self._told_full.tell(fault)
+            self._full_failures.report(fault)
         return fault
 
     def remove(self, group: str) -> bool:

@@ -21,8 +21,8 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 
+from orbitmq.broker.repeated_failures import RepeatedFailure
 from orbitmq.broker.table import TableFile
-from orbitmq.broker.telling import RepeatedFailure
 from orbitmq.errors import MQError, StoreError
 from orbitmq.net.later import Deadlines, Later
 from orbitmq.watermark import Call
@@ -60,7 +60,7 @@ class Keeper:
         self._tasks: set[asyncio.Task[None]] = set()
         self._in_threads: set[asyncio.Task[None]] = set()
         self._hurried: set[TableFile] = set()
-        self._told_unsaved = RepeatedFailure(log, clock)
+        self._save_failures = RepeatedFailure(log, clock)
 
     async def save_all(self) -> None:
         """Save every table that has changed; raises the first failure after trying all."""
@@ -123,7 +123,7 @@ class Keeper:
         try:
             await self.save(file)
         except (MQError, OSError) as error:
-            self._told_unsaved.tell(f"{error}; it is tried again")
+            self._save_failures.report(f"{error}; it is tried again")
 
     def _serve(self, file: TableFile, mark: int) -> None:
         """Let those go on who waited for changes up to this one, saved or not (rule 3)."""

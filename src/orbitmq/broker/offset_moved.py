@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from orbitmq.broker.context import Context
 
 REPEAT_S = 1.0
-TOLD_MAX = 4_096
+REPORTED_MAX = 4_096
 
 
 class OffsetMovedEvent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -39,20 +39,20 @@ class OffsetMovedEvent(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     offset_new: int
 
 
-class ToldEvents:
+class ReportedEvents:
     """Which events were told a moment ago."""
 
     def __init__(self) -> None:
-        self._told_s: dict[OffsetMovedEvent, float] = {}
+        self._reported_s: dict[OffsetMovedEvent, float] = {}
 
     def is_new(self, event: OffsetMovedEvent, now_s: float) -> bool:
         """Whether it was not told just now; from here on it was."""
-        told_s = self._told_s.get(event)
-        if told_s is not None and now_s - told_s < REPEAT_S:
+        reported_s = self._reported_s.get(event)
+        if reported_s is not None and now_s - reported_s < REPEAT_S:
             return False
-        if len(self._told_s) >= TOLD_MAX:
-            self._told_s.clear()
-        self._told_s[event] = now_s
+        if len(self._reported_s) >= REPORTED_MAX:
+            self._reported_s.clear()
+        self._reported_s[event] = now_s
         return True
 
 
@@ -66,7 +66,7 @@ def note_offset_moved(
         offset_request=offset_request,
         offset_new=offset_new,
     )
-    if not context.told_events.is_new(event, context.clock.monotonic_s()):
+    if not context.reported_events.is_new(event, context.clock.monotonic_s()):
         return
     try:
         put(context, _message(context, event))

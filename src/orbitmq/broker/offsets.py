@@ -77,7 +77,7 @@ class OffsetTable:
             known = {queue_id: offset for queue_id, offset in queues.items() if offset >= 0}
             self._make(*_split(key)).update(known)
         self._seen = self._copy()
-        self._gone: set[str] = set()
+        self._removed: set[str] = set()
         """What was removed since the last look began."""
 
     # --- Offsets of one group ---
@@ -133,7 +133,7 @@ class OffsetTable:
             self._remove(topic, group)
         if pairs:
             gone = {f"{topic}@{group}" for topic, group in pairs}
-            self._gone |= gone
+            self._removed |= gone
             self._seen = {key: value for key, value in self._seen.items() if key not in gone}
             self.file.mark()
 
@@ -227,7 +227,7 @@ class OffsetTable:
         A save that fails marks the file by itself, so what was seen once need not be seen again.
         """
         seen: dict[str, dict[int, int]] = {}
-        self._gone.clear()
+        self._removed.clear()
         is_changed = len(self._seen) != len(self._core.offsets)
         for number, (key, queues) in enumerate(list(self._core.offsets.items())):
             before = self._seen.get(key)
@@ -237,7 +237,7 @@ class OffsetTable:
             seen[key] = before
             if number % LOOK_SLICE == LOOK_SLICE - 1:
                 yield
-        for key in self._gone:  # removed while this was looking
+        for key in self._removed:  # removed while this was looking
             seen.pop(key, None)
         if is_changed:
             self._seen = seen

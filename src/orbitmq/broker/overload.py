@@ -272,13 +272,13 @@ class Overload:
             self._lag_s = max(0.0, now_s - self._looked_s - LOOK_S)
             self._lags.observe(int(self._lag_s * _US))
         self._memory_bytes = own_bytes()
-        self._judge_memory()
+        self._check_memory()
         if self._short_of_memory and now_s - self._gave_back_s > GIVE_BACK_S:
             self._gave_back_s = now_s
             await asyncio.to_thread(give_back)
         self._looked_s = self.now_s()
 
-    def _judge_memory(self) -> None:
+    def _check_memory(self) -> None:
         limit = self._settings().memory_bytes_max or self._memory_default
         text = ""
         if self._memory_bytes > limit:

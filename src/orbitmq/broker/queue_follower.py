@@ -58,26 +58,26 @@ class GrownQueues:
     """Who is to be told when a queue has grown."""
 
     def __init__(self) -> None:
-        self._told: dict[Queue, list[Callable[[], None]]] = {}
+        self._callbacks: dict[Queue, list[Callable[[], None]]] = {}
 
     def add(self, queue: Queue, tell: Callable[[], None]) -> None:
         """Have `tell` called whenever there is more to see of a queue."""
-        self._told.setdefault(queue, []).append(tell)
+        self._callbacks.setdefault(queue, []).append(tell)
 
     def remove(self, queue: Queue, tell: Callable[[], None]) -> None:
         """Call it no more."""
-        told = self._told.get(queue, [])
-        if tell in told:
-            told.remove(tell)
-        if not told:
-            self._told.pop(queue, None)
+        callbacks = self._callbacks.get(queue, [])
+        if tell in callbacks:
+            callbacks.remove(tell)
+        if not callbacks:
+            self._callbacks.pop(queue, None)
 
     def tell(self, grown: set[Queue]) -> None:
         """Say which queues have grown."""
-        if self._told.keys().isdisjoint(grown):
+        if self._callbacks.keys().isdisjoint(grown):
             return
-        for queue in [queue for queue in self._told if queue in grown]:
-            for tell in list(self._told[queue]):
+        for queue in [queue for queue in self._callbacks if queue in grown]:
+            for tell in list(self._callbacks[queue]):
                 tell()
 
 
@@ -109,7 +109,7 @@ class FollowedRecord(NamedTuple):
     reconsume_times: int
 
 
-class Owner(Protocol):
+class FollowerOwner(Protocol):
     """Whose follower it is. All of it is called on the loop."""
 
     def note_news(self) -> None:
@@ -180,7 +180,7 @@ class QueueFollower:
     """One reader of a queue, from a position on."""
 
     def __init__(
-        self, context: "Context", queue: Queue, name: str, progress: Progress, owner: Owner
+        self, context: "Context", queue: Queue, name: str, progress: Progress, owner: FollowerOwner
     ) -> None:
         """`name` says in the log what is followed: `delayed messages of level 3`."""
         self.queue = queue

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from orbitmq.broker.changes import read_kept_changes
+from orbitmq.broker.setting_changes import read_kept_changes
 from orbitmq.broker.store_options import check_settings, log_folders
 from orbitmq.config import BrokerSettings, load_settings
 from orbitmq.errors import SettingError
@@ -60,13 +60,15 @@ class Given(NamedTuple):
 
 def put_together(files: Files, folder: Path, given: Given, *, strict: bool = False) -> BrokerStart:
     """Return the start of a broker whose store is in `folder`, unless the settings name another."""
-    told = {"namesrvAddr": environment_text("NAMESRV_ADDR"), **given.properties}
-    settings, _ = load_settings(BrokerSettings, told, given.overrides)
+    texts = {"namesrvAddr": environment_text("NAMESRV_ADDR"), **given.properties}
+    settings, _ = load_settings(BrokerSettings, texts, given.overrides)
     folder = Path(settings.store_path_root_dir) if settings.store_path_root_dir else folder
     kept = read_kept_changes(files, folder / "config")
-    told = {**told, **kept} if given.is_shared else {**kept, **told}
+    texts = {**texts, **kept} if given.is_shared else {**kept, **texts}
     tls, tls_notes = read_tls_file(files, settings.tls_config_file, BrokerSettings)
-    settings, notes = load_settings(BrokerSettings, told, {**given.overrides, **tls}, strict=strict)
+    settings, notes = load_settings(
+        BrokerSettings, texts, {**given.overrides, **tls}, strict=strict
+    )
     notes += tls_notes
     _check_texts(settings)
     file = Path(given.file) if given.file and not given.is_shared else None

@@ -45,7 +45,7 @@ class StoreOpening:
         self._folder = folder
         self._outside = outside or this_machine()
         self._clock = self._outside.clock
-        self._told_s = self._clock.monotonic_s()
+        self._reported_s = self._clock.monotonic_s()
         self._is_stopped = False
 
     def run(self) -> Store:
@@ -85,6 +85,6 @@ class StoreOpening:
                 f"opening {self._folder} was stopped; nothing is lost, the next start reads again"
             )
         now_s = self._clock.monotonic_s()
-        if now_s - self._told_s >= PROGRESS_S:
-            self._told_s = now_s
+        if now_s - self._reported_s >= PROGRESS_S:
+            self._reported_s = now_s
             log.info("reading back the log: %d of at most %d MiB", done // _MIB, most // _MIB)

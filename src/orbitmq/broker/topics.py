@@ -23,11 +23,11 @@ from pathlib import Path
 
 import msgspec
 
+from orbitmq.broker.encoded_rows import SIZE_MAX, EncodedRows, TableLimits
 from orbitmq.broker.light_queues import LightQueues, light_topic
-from orbitmq.broker.rows import SIZE_MAX, Limits, Rows
+from orbitmq.broker.repeated_failures import RepeatedFailure
 from orbitmq.broker.system_topics import system_topics
 from orbitmq.broker.table import TableFile
-from orbitmq.broker.telling import RepeatedFailure
 from orbitmq.config import BrokerSettings
 from orbitmq.core import CoreState, Queue, Topic
 from orbitmq.errors import RequestFailed
@@ -82,12 +82,12 @@ class TopicTable:
         self._clock = clock
         self._is_auto_made = settings.auto_create_topic_enable
         self._is_writable = bool(settings.broker_permission & PERM_WRITE)
-        self._rows: Rows[TopicConfig] = Rows()
+        self._rows: EncodedRows[TopicConfig] = EncodedRows()
         self.light = LightQueues(store, settings)
         self._ordered: set[str] = set()
         self.unsaved: dict[str, int] = {}
         """Topics that are not in the file yet, each with the change that made it."""
-        self._told_full = RepeatedFailure(log, clock)
+        self._full_failures = RepeatedFailure(log, clock)
         self._version = DataVersion(timestamp_ms=clock.wall_ms())
         self.on_change: Callable[[], None] = lambda: None
         self.file = TableFile(files, folder / "topics.json", self.contents)
@@ -174,7 +174,7 @@ class TopicTable:
 
     def check_room(self, configs: Iterable[TopicConfig]) -> None:
         """Raise RequestFailed, and say so in the log, when there is no room for these topics."""
-        limits = Limits(
+        limits = TableLimits(
             "topics",
             TOPIC_COUNT_MAX,
             SIZE_MAX,
@@ -182,7 +182,7 @@ class TopicTable:
         )
         fault = self._rows.room_fault({config.topic_name: config for config in configs}, limits)
         if fault is not None:
-            self._told_full.tell(fault)
+            self._full_failures.report(fault)
             raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
 
     def remove(self, topics: Collection[str]) -> None:

@@ -21,7 +21,7 @@ from orbitmq.broker.answers import SentWhenTrue, as_failed, as_refused, send_tur
 from orbitmq.broker.flushing import Flusher
 from orbitmq.broker.keeping import Keeper
 from orbitmq.broker.overload import SLOW_WRITE_S, Overload
-from orbitmq.broker.telling import RepeatedFailure
+from orbitmq.broker.repeated_failures import RepeatedFailure
 from orbitmq.broker.topics import TopicTable
 from orbitmq.config import BrokerSettings
 from orbitmq.core import Queue
@@ -67,7 +67,7 @@ class TurnWriter:
         self._turn = turn
         self._staged: list[_Staged] = []
         self._timeout_s = 0.0
-        self._told_refusal = RepeatedFailure(log, clock)
+        self._write_failures = RepeatedFailure(log, clock)
         self._write_sizes = registry.histogram(
             "orbitmq_store_write_bytes", "Sizes of the log's writes, one per turn of the loop."
         )
@@ -159,7 +159,7 @@ class TurnWriter:
 
     def _refuse(self, staged: list[_Staged], error: StoreError) -> None:
         """Tell everybody that nothing of this turn was stored."""
-        self._told_refusal.tell(str(error))
+        self._write_failures.report(str(error))
         self._tell_written(error)
         for one in staged:
             send_turned(one.connection, one.answers, partial(as_refused, cause=str(error)))

@@ -21,7 +21,7 @@ from orbitmq.cli.process import (
 )
 from orbitmq.config import NamesrvSettings, render_properties
 from orbitmq.metrics import Registry
-from orbitmq.namesrv.changes import CHANGES_FILE, load_namesrv_settings, read_changes
+from orbitmq.namesrv.changed_settings import CHANGES_FILE, load_namesrv_settings, read_changes
 from orbitmq.namesrv.namesrv import NameServer
 from orbitmq.net.tls_file import read_tls_file
 from orbitmq.net.turn import Turn

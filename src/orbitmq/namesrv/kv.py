@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from orbitmq.errors import RemoteProtocolError, RequestFailed, StoreError
-from orbitmq.namesrv.admission import name_fault
+from orbitmq.namesrv.route_limits import name_fault
 from orbitmq.net.saving import Save, read_file
 from orbitmq.wire.codes import ResponseCode
 from orbitmq.wire.fastjson import read_json, write_json

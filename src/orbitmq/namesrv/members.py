@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from orbitmq.errors import RequestFailed
-from orbitmq.namesrv.admission import name_fault, shown
+from orbitmq.namesrv.route_limits import name_fault, shown
 from orbitmq.wire.advertised import Advertised, Reached
 from orbitmq.wire.bodies_namesrv import BrokerData, DataVersion
 from orbitmq.wire.codes import ResponseCode
@@ -38,14 +38,14 @@ CONNECTIONS_PER_MEMBER_MAX = 8
 """A broker holds one connection; more are old ones that were not found dead yet."""
 
 
-class Origin(NamedTuple):
+class Source(NamedTuple):
     """Where a request came from: the connection (compared by identity) and its remote host."""
 
     connection: object
     host: str
 
 
-class Member:
+class RegisteredBroker:
     """One registered broker."""
 
     __slots__ = (
@@ -79,11 +79,11 @@ class Member:
             return self.address
         return self.advertised.address_for(reached) or self.address
 
-    def belongs_to(self, origin: Origin, address: str) -> bool:
-        """Whether `origin`, which says it is at `address`, may speak for this member."""
-        if origin.connection in self.connections:
+    def belongs_to(self, source: Source, address: str) -> bool:
+        """Whether `source`, which says it is at `address`, may speak for this member."""
+        if source.connection in self.connections:
             return True
-        return address == self.address and origin.host == self.host
+        return address == self.address and source.host == self.host
 
 
 class Group:
@@ -94,7 +94,7 @@ class Group:
     def __init__(self, name: str, cluster: str) -> None:
         self.name = name
         self.cluster = cluster
-        self.members: dict[int, Member] = {}
+        self.members: dict[int, RegisteredBroker] = {}
         self.topics: set[str] = set()
         self.mappings: dict[str, object] = {}  # static topics of 5.x, kept as they came
         self.acting_master: bool | None = None
@@ -117,7 +117,7 @@ class Departure(NamedTuple):
     """A member that left and the connections it had; `is_last` when its group went with it."""
 
     group: Group
-    member: Member
+    member: RegisteredBroker
     connections: tuple[object, ...]
     is_last: bool
 
@@ -149,15 +149,15 @@ class Members:
     # --- coming ---
 
     def claim(
-        self, header: RegisterBroker, version: DataVersion, origin: Origin, now_s: float
-    ) -> tuple[Group, Member, bool]:
+        self, header: RegisterBroker, version: DataVersion, source: Source, now_s: float
+    ) -> tuple[Group, RegisteredBroker, bool]:
         """Return the member that `header` registers, made or taken over, and whether its id is new.
 
-        Afterwards it belongs to `origin` and counts as seen now. Raises RequestFailed by the rules.
+        Afterwards it belongs to `source` and counts as seen now. Raises RequestFailed by the rules.
         """
         _check_names(header)
         group = self._groups.get(header.broker_name)
-        displaced = self._displaced(group, header, version, origin)
+        displaced = self._displaced(group, header, version, source)
         self._check_cluster(group, header, displaced)
         is_first = group is None or header.broker_id not in group.members
         for member in displaced:
@@ -170,23 +170,23 @@ class Members:
         member = group.members.get(header.broker_id) or self._add(group, header)
         member.ha_address = header.ha_server_addr
         member.expiry_s = _expiry_s(header)
-        self.renew(group, member, origin, now_s)
+        self.renew(group, member, source, now_s)
         return group, member, is_first
 
-    def renew(self, group: Group, member: Member, origin: Origin, now_s: float) -> None:
-        """Note a sign of life of `member` from `origin`, which is one of its owners from now on."""
+    def renew(self, group: Group, member: RegisteredBroker, source: Source, now_s: float) -> None:
+        """Note a sign of life of `member` from `source`, which is one of its owners from now on."""
         member.seen_s = now_s
-        member.host = origin.host
+        member.host = source.host
         key = (group.name, member.broker_id)
-        if origin.connection not in member.connections:
+        if source.connection not in member.connections:
             if len(member.connections) == CONNECTIONS_PER_MEMBER_MAX:
                 self._forget_connection(key, member, next(iter(member.connections)))
-            member.connections[origin.connection] = None
-            self._by_connection.setdefault(origin.connection, set()).add(key)
+            member.connections[source.connection] = None
+            self._by_connection.setdefault(source.connection, set()).add(key)
 
     def _displaced(
-        self, group: Group | None, header: RegisterBroker, version: DataVersion, origin: Origin
-    ) -> list[Member]:
+        self, group: Group | None, header: RegisterBroker, version: DataVersion, source: Source
+    ) -> list[RegisteredBroker]:
         """Return the members that this registration replaces; raises when one is not its own."""
         if group is None:
             return []
@@ -196,7 +196,7 @@ class Members:
             is_same_address = member.address == header.broker_addr
             if not is_same_id and not is_same_address:
                 continue
-            if not member.belongs_to(origin, header.broker_addr) and not (
+            if not member.belongs_to(source, header.broker_addr) and not (
                 is_same_id and _is_superseded(member, version)
             ):
                 raise _not_yours(group, member, "register")
@@ -205,7 +205,7 @@ class Members:
         return displaced
 
     def _check_cluster(
-        self, group: Group | None, header: RegisterBroker, displaced: list[Member]
+        self, group: Group | None, header: RegisterBroker, displaced: list[RegisteredBroker]
     ) -> None:
         if group is None or group.cluster == header.cluster_name:
             return
@@ -222,7 +222,7 @@ class Members:
                 " or the same brokerClusterName",
             )
 
-    def _add(self, group: Group, header: RegisterBroker) -> Member:
+    def _add(self, group: Group, header: RegisterBroker) -> RegisteredBroker:
         if self.count >= self._brokers_max:
             if not group.members:
                 del self._groups[group.name]
@@ -231,13 +231,15 @@ class Members:
                 f"{self.count} brokers are registered, the limit is {self._brokers_max}"
                 " (setting brokersMax of the name server)",
             )
-        member = group.members[header.broker_id] = Member(header.broker_id, header.broker_addr)
+        member = group.members[header.broker_id] = RegisteredBroker(
+            header.broker_id, header.broker_addr
+        )
         self.count += 1
         return member
 
     # --- staying ---
 
-    def find(self, broker_name: str, address: str) -> tuple[Group, Member] | None:
+    def find(self, broker_name: str, address: str) -> tuple[Group, RegisteredBroker] | None:
         """Return the member of a group that has this address."""
         group = self._groups.get(broker_name)
         if group is None:
@@ -249,13 +251,13 @@ class Members:
 
     # --- leaving ---
 
-    def release(self, broker_name: str, broker_id: int, origin: Origin) -> Departure | None:
+    def release(self, broker_name: str, broker_id: int, source: Source) -> Departure | None:
         """Remove a member at its own wish; None when there is none. Raises by rule 3."""
         group = self._groups.get(broker_name)
         member = group.members.get(broker_id) if group else None
         if group is None or member is None:
             return None
-        if origin.connection not in member.connections:
+        if source.connection not in member.connections:
             raise _not_yours(group, member, "unregister")
         return self._depart(group, member)
 
@@ -284,21 +286,23 @@ class Members:
         """Whether no member belongs to this connection."""
         return connection not in self._by_connection
 
-    def _depart(self, group: Group, member: Member) -> Departure:
+    def _depart(self, group: Group, member: RegisteredBroker) -> Departure:
         connections = tuple(member.connections)
         self._detach(group.name, member)
         if not group.members:
             del self._groups[group.name]
         return Departure(group, member, connections, not group.members)
 
-    def _detach(self, broker_name: str, member: Member) -> None:
+    def _detach(self, broker_name: str, member: RegisteredBroker) -> None:
         key = (broker_name, member.broker_id)
         for connection in list(member.connections):
             self._forget_connection(key, member, connection)
         del self._groups[broker_name].members[member.broker_id]
         self.count -= 1
 
-    def _forget_connection(self, key: tuple[str, int], member: Member, connection: object) -> None:
+    def _forget_connection(
+        self, key: tuple[str, int], member: RegisteredBroker, connection: object
+    ) -> None:
         del member.connections[connection]
         keys = self._by_connection[connection]
         keys.discard(key)
@@ -326,12 +330,12 @@ def _check_names(header: RegisterBroker) -> None:
         raise RequestFailed(ResponseCode.SYSTEM_ERROR, fault)
 
 
-def _is_superseded(member: Member, version: DataVersion) -> bool:
+def _is_superseded(member: RegisteredBroker, version: DataVersion) -> bool:
     before = (member.version and member.version.state_version) or 0
     return 0 < before < (version.state_version or 0)
 
 
-def _not_yours(group: Group, member: Member, action: str) -> RequestFailed:
+def _not_yours(group: Group, member: RegisteredBroker, action: str) -> RequestFailed:
     ways_out = {
         "register": f"Stop that broker, or wait until it is silent for {member.expiry_s:g} s, or"
         " use another brokerName or brokerId",

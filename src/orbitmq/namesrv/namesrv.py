@@ -19,10 +19,10 @@ import msgspec
 
 from orbitmq.config import NamesrvSettings
 from orbitmq.metrics import Registry
-from orbitmq.namesrv.admission import limits_of
-from orbitmq.namesrv.changes import CHANGES_FILE, ChangedSettings, read_changes
+from orbitmq.namesrv.changed_settings import CHANGES_FILE, ChangedSettings, read_changes
 from orbitmq.namesrv.kv import load_kv
 from orbitmq.namesrv.requests import REFUSED, SERVED
+from orbitmq.namesrv.route_limits import limits_of
 from orbitmq.namesrv.routes import RouteTable
 from orbitmq.namesrv.state import Savers, State
 from orbitmq.net.admission import Admission

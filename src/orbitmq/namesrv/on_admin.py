@@ -8,7 +8,7 @@ import logging
 
 from orbitmq.config import render_properties
 from orbitmq.errors import RequestFailed
-from orbitmq.namesrv.admission import shown
+from orbitmq.namesrv.route_limits import shown
 from orbitmq.namesrv.state import State
 from orbitmq.net.connection import Connection, Result
 from orbitmq.net.saving import Save

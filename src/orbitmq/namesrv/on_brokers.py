@@ -7,8 +7,8 @@ Refusals by the rules of `members` and `routes` are RequestFailed, which the dis
 import logging
 
 from orbitmq.errors import RequestFailed, SettingError
-from orbitmq.namesrv.admission import shown
-from orbitmq.namesrv.routes import Registered, Registration
+from orbitmq.namesrv.route_limits import shown
+from orbitmq.namesrv.routes import Registered, RegistrationRequest
 from orbitmq.namesrv.state import State
 from orbitmq.net.connection import Connection
 from orbitmq.wire import advertised
@@ -52,7 +52,7 @@ def register_broker(state: State, request: Command, connection: Connection) -> C
         raise RequestFailed(ResponseCode.SYSTEM_ERROR, "crc32 not match")
     body = read_register_body(request.body, compressed=header.compressed)
     settings = state.settings.now
-    registration = Registration(
+    registration = RegistrationRequest(
         header,
         body,
         request.fields.get(ZONE_FIELD),
@@ -60,7 +60,7 @@ def register_broker(state: State, request: Command, connection: Connection) -> C
         _advertised(request),
     )
     registered = state.routes.register(
-        registration, state.origin(connection), state.clock.monotonic_s()
+        registration, state.source(connection), state.clock.monotonic_s()
     )
     _log(registration, registered, connection)
     answer = RegisterBrokerAnswer(
@@ -84,7 +84,7 @@ def _advertised(request: Command) -> advertised.Advertised | None:
         raise RequestFailed(ResponseCode.SYSTEM_ERROR, str(error)) from None
 
 
-def _log(registration: Registration, registered: Registered, connection: Connection) -> None:
+def _log(registration: RegistrationRequest, registered: Registered, connection: Connection) -> None:
     header = registration.header
     if registered.is_new:
         others = f", advertised {registration.advertised}" if registration.advertised else ""
@@ -118,7 +118,7 @@ def _remark(refused: list[str]) -> str | None:
 def unregister_broker(state: State, request: Command, connection: Connection) -> Command:
     """104: a broker leaves."""
     header = read_header(UnregisterBroker, request.fields)
-    departure = state.routes.unregister(header, state.origin(connection))
+    departure = state.routes.unregister(header, state.source(connection))
     if departure is None:
         return reply_to(
             request,
@@ -136,7 +136,7 @@ def query_data_version(state: State, request: Command, connection: Connection) -
     known = state.routes.data_version(header)
     is_changed = not version.is_same(known)
     if not is_changed:
-        state.routes.refresh(header, state.origin(connection), state.clock.monotonic_s())
+        state.routes.refresh(header, state.source(connection), state.clock.monotonic_s())
     return reply_to(
         request,
         fields=write_header(QueryDataVersionAnswer(changed=is_changed)),
@@ -147,7 +147,7 @@ def query_data_version(state: State, request: Command, connection: Connection) -
 def broker_heartbeat(state: State, request: Command, connection: Connection) -> Command:
     """904: a sign of life of a 5.x broker; answered with 0 whoever sends it, as the original."""
     header = read_header(BrokerHeartbeat, request.fields)
-    state.routes.refresh(header, state.origin(connection), state.clock.monotonic_s())
+    state.routes.refresh(header, state.source(connection), state.clock.monotonic_s())
     return reply_to(request)
 
 
@@ -164,5 +164,5 @@ def register_topic(state: State, request: Command, connection: Connection) -> Co
     header = read_header(RegisterTopicInNamesrv, request.fields)
     if request.body:
         route = read_json(request.body, TopicRoute)
-        state.routes.register_topic(header.topic, route.queue_datas, state.origin(connection))
+        state.routes.register_topic(header.topic, route.queue_datas, state.source(connection))
     return reply_to(request)

@@ -9,7 +9,7 @@ the one for the way on which it came.
 import msgspec
 
 from orbitmq.errors import RequestFailed
-from orbitmq.namesrv.admission import shown
+from orbitmq.namesrv.route_limits import shown
 from orbitmq.namesrv.state import State
 from orbitmq.net.connection import Connection
 from orbitmq.wire.advertised import Reached

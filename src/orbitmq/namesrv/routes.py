@@ -24,7 +24,8 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from orbitmq.errors import RequestFailed
-from orbitmq.namesrv.admission import (
+from orbitmq.namesrv.members import MASTER_ID, Departure, Group, Members, RegisteredBroker, Source
+from orbitmq.namesrv.route_limits import (
     FILTER_SERVERS_MAX,
     MAPPING_SIZE_MAX,
     RouteLimits,
@@ -32,7 +33,6 @@ from orbitmq.namesrv.admission import (
     queues_fault,
     shown,
 )
-from orbitmq.namesrv.members import MASTER_ID, Departure, Group, Member, Members, Origin
 from orbitmq.wire.advertised import Advertised, Reached
 from orbitmq.wire.bodies_namesrv import (
     PERM_READ_WRITE,
@@ -62,7 +62,7 @@ REMEMBERED_MAX = 1_000
 V = TypeVar("V")
 
 
-class Registration(NamedTuple):
+class RegistrationRequest(NamedTuple):
     """What a broker registers: its header, its topics, its zone (5.x), its addresses (ours)."""
 
     header: RegisterBroker
@@ -117,11 +117,13 @@ class RouteTable:
 
     # --- brokers come, stay and leave ---
 
-    def register(self, registration: Registration, origin: Origin, now_s: float) -> Registered:
+    def register(
+        self, registration: RegistrationRequest, source: Source, now_s: float
+    ) -> Registered:
         """Take a registration; raises RequestFailed when it is not the broker's own to make."""
         header, body = registration.header, registration.body
         topics = body.topics
-        group, member, is_first = self._members.claim(header, topics.data_version, origin, now_s)
+        group, member, is_first = self._members.claim(header, topics.data_version, source, now_s)
         if header.enable_acting_master is not None:  # a 4.9 member of the group says nothing
             group.acting_master = header.enable_acting_master
         group.zone = registration.zone
@@ -144,22 +146,22 @@ class RouteTable:
             taken,
         )
 
-    def unregister(self, header: UnregisterBroker, origin: Origin) -> Departure | None:
+    def unregister(self, header: UnregisterBroker, source: Source) -> Departure | None:
         """Remove a broker at its own wish; None when no such broker is registered."""
         found = self._members.find(header.broker_name, header.broker_addr)
         if found is None or found[1].broker_id != header.broker_id:
             return None
-        departure = self._members.release(header.broker_name, header.broker_id, origin)
+        departure = self._members.release(header.broker_name, header.broker_id, source)
         return self._clean_up([departure])[0] if departure else None
 
     def refresh(
-        self, header: BrokerHeartbeat | QueryDataVersion, origin: Origin, now_s: float
+        self, header: BrokerHeartbeat | QueryDataVersion, source: Source, now_s: float
     ) -> bool:
         """Note a sign of life; False when there is no such broker or it is not the sender's."""
         found = self._members.find(header.broker_name, header.broker_addr)
-        if found is None or not found[1].belongs_to(origin, header.broker_addr):
+        if found is None or not found[1].belongs_to(source, header.broker_addr):
             return False
-        self._members.renew(*found, origin, now_s)
+        self._members.renew(*found, source, now_s)
         return True
 
     def data_version(self, header: QueryDataVersion) -> DataVersion | None:
@@ -251,9 +253,9 @@ class RouteTable:
             _remember(self._deleted_s, topic, now_s)
         return len(chosen)
 
-    def register_topic(self, topic: str, queue_datas: list[QueueData], origin: Origin) -> None:
+    def register_topic(self, topic: str, queue_datas: list[QueueData], source: Source) -> None:
         """Take one topic from a 5.x broker; all of it, or RequestFailed and nothing of it."""
-        groups = [self._own_group(queues.broker_name, origin) for queues in queue_datas]
+        groups = [self._own_group(queues.broker_name, source) for queues in queue_datas]
         for queues in queue_datas:
             fault = name_fault("topic", topic) or queues_fault(queues, self._limits)
             if fault is not None:
@@ -264,14 +266,14 @@ class RouteTable:
                 raise RequestFailed(ResponseCode.SYSTEM_ERROR, f"topic {shown(topic)}: {reason}")
             group.topics.add(topic)
 
-    def _own_group(self, broker_name: str, origin: Origin) -> Group:
+    def _own_group(self, broker_name: str, source: Source) -> Group:
         group = self._members.group(broker_name)
         if group is None:
             raise RequestFailed(
                 ResponseCode.SYSTEM_ERROR,
                 f"broker {shown(broker_name)} is not registered; a topic needs a registered broker",
             )
-        if not any(origin.connection in one.connections for one in group.members.values()):
+        if not any(source.connection in one.connections for one in group.members.values()):
             raise RequestFailed(
                 ResponseCode.NO_PERMISSION,
                 f"broker {shown(broker_name)} is registered over another connection; only a broker"
@@ -397,7 +399,7 @@ class RouteTable:
         )
 
 
-def _is_news(member: Member, topics: TopicConfigTable, *, is_first: bool) -> bool:
+def _is_news(member: RegisteredBroker, topics: TopicConfigTable, *, is_first: bool) -> bool:
     """Whether a master's topics are to be taken (rules 1 and 3)."""
     version, known = topics.data_version, member.version
     if is_first or known is None:

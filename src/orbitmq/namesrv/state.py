@@ -7,9 +7,9 @@ Rule: a handler is a plain function of (state, request, connection); see `reques
 import logging
 
 from orbitmq.metrics import Registry
-from orbitmq.namesrv.changes import ChangedSettings
+from orbitmq.namesrv.changed_settings import ChangedSettings
 from orbitmq.namesrv.kv import KvSettings
-from orbitmq.namesrv.members import Departure, Origin
+from orbitmq.namesrv.members import Departure, Source
 from orbitmq.namesrv.routes import RouteTable
 from orbitmq.net.connection import Connection
 from orbitmq.net.saving import Saver
@@ -62,12 +62,12 @@ class State:
         )
         registry.gauge("orbitmq_namesrv_topics", "Topics with a route.", lambda: routes.topic_count)
 
-    def origin(self, connection: Connection) -> Origin:
-        """Return the origin of a broker's request, and see to it that its end is noticed."""
+    def source(self, connection: Connection) -> Source:
+        """Return the source of a broker's request, and see to it that its end is noticed."""
         if connection not in self._watched:
             self._watched.add(connection)
             connection.on_close.append(self._connection_closed)
-        return Origin(connection, connection.peer_address[0])
+        return Source(connection, connection.peer_address[0])
 
     def expire(self) -> None:
         """Remove brokers that were silent for too long, and close what is left of them."""

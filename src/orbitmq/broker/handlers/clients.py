@@ -104,7 +104,7 @@ def notify_changed(context: Context, groups: set[str]) -> None:
         if group is None:
             context.filters.unregister(name)
             context.groups.note_model(name, is_broadcasting=False)
-        elif _is_told(context, name):
+        elif _is_notified(context, name):
             notice = Command(
                 RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
                 flag=FLAG_ONEWAY,
@@ -113,7 +113,7 @@ def notify_changed(context: Context, groups: set[str]) -> None:
             _tell(list(group.members), encode_command(notice))
 
 
-def _is_told(context: Context, group: str) -> bool:
+def _is_notified(context: Context, group: str) -> bool:
     config = context.groups.find(group)
     is_on = context.settings.notify_consumer_ids_changed_enable
     return is_on and config is not None and config.notify_consumer_ids_changed_enable

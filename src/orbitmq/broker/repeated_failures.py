@@ -1,4 +1,4 @@
-"""Telling of failures that repeat: a full disk must not fill a log as well.
+"""Reports of failures that repeat: a full disk must not fill a log as well.
 
 In: each failure, as it happens. Out: a log line at once, and from then on one in PERIOD_S at most,
 which says how many were left out before it.
@@ -20,8 +20,8 @@ class RepeatedFailure:
         self._next_s: float | None = None
         self._left_out = 0
 
-    def tell(self, text: str) -> None:
-        """Take in a failure; it is logged unless one of its kind was told a moment ago."""
+    def report(self, text: str) -> None:
+        """Take in a failure; it is logged unless one of its kind was reported a moment ago."""
         now_s = self._clock.monotonic_s()
         if self._next_s is not None and now_s < self._next_s:
             self._left_out += 1

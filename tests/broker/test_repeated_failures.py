@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from orbitmq.broker.telling import PERIOD_S, RepeatedFailure
+from orbitmq.broker.repeated_failures import PERIOD_S, RepeatedFailure
 from tests.namesrv.registering import HandClock
 
 
@@ -17,11 +17,11 @@ def test_a_failure_that_repeats_is_told_once_a_period_with_the_number_left_out(
     clock = HandClock()
     failure = RepeatedFailure(logging.getLogger("orbitmq.broker.test"), clock)
     for number in range(100):
-        failure.tell(f"no room {number}")
+        failure.report(f"no room {number}")
     assert caplog.messages == ["no room 0"]
     clock.now_s += PERIOD_S
-    failure.tell("no room still")
+    failure.report("no room still")
     assert caplog.messages[1:] == ["no room still (99 more such lines were left out)"]
     clock.now_s += PERIOD_S
-    failure.tell("no room again")
+    failure.report("no room again")
     assert caplog.messages[2:] == ["no room again"]

@@ -24,7 +24,7 @@ are never refused: name servers make topics ordered."""
 V = TypeVar("V", bound=msgspec.Struct)
 
 
-class Limits(NamedTuple):
+class TableLimits(NamedTuple):
     """What a table may hold, and what to do when that is not enough."""
 
     kind: str
@@ -33,7 +33,7 @@ class Limits(NamedTuple):
     fix: str
 
 
-class Rows(Generic[V]):
+class EncodedRows(Generic[V]):
     """The values of one table by name, with their rows."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Rows(Generic[V]):
         """Return all rows as they are now, in the order of `values`."""
         return list(self._rows.values())
 
-    def room_fault(self, wanted: Mapping[str, V], limits: Limits) -> str | None:
+    def room_fault(self, wanted: Mapping[str, V], limits: TableLimits) -> str | None:
         """Say why these cannot be put, or None when they can; a change that adds nothing always."""
         count = len(self.values)
         if count + sum(name not in self.values for name in wanted) > limits.count_max:
