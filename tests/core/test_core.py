@@ -524,3 +524,15 @@ def test_a_pull_gathers_what_lies_together_scattered_and_over_files(
 def test_the_checksum_is_that_of_zlib(data: bytes) -> None:
     assert checksum.crc32(data) == zlib.crc32(data)
     assert checksum.crc32(memoryview(data)) == zlib.crc32(data)
+
+
+def test_more_is_staged_while_somebody_still_looks_at_what_was_written(core: ModuleType) -> None:
+    """The traceback of a refused write holds its bytes: their memory cannot grow meanwhile."""
+    state = new_state(core, file_size=1 << 22)
+    looks: list[object] = []
+    for size in (10, 20_000, 400_000, 800_000):
+        read(core, state, send_frame(bytes(size)))
+        staged = state.tail.take()
+        (record,) = scan_records(staged.data)
+        assert record.body == bytes(size)
+        looks.append(staged)

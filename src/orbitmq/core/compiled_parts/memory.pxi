@@ -74,9 +74,19 @@ cdef class Buffer:
     cdef unsigned char *room(self, Py_ssize_t size) except NULL:
         # Room for so many bytes behind those that are used; they are not counted yet.
         cdef Py_ssize_t wanted = self.used + size
-        if wanted > PyByteArray_GET_SIZE(self.memory) or wanted == 0:
-            PyByteArray_Resize(self.memory, wanted + (wanted >> 1) + 4096)
+        if wanted >= PyByteArray_GET_SIZE(self.memory):
+            self.grow(wanted + (wanted >> 1) + 4096)
         return <unsigned char *>PyByteArray_AS_STRING(self.memory) + self.used
+
+    cdef int grow(self, Py_ssize_t size) except -1:
+        cdef bytearray memory
+        try:
+            PyByteArray_Resize(self.memory, size)
+        except BufferError:  # somebody still looks at it, such as the traceback of a refused write
+            memory = bytearray(size)
+            memcpy(PyByteArray_AS_STRING(memory), PyByteArray_AS_STRING(self.memory), self.used)
+            self.memory = memory
+        return 0
 
     cdef int add(self, Bytes data, Py_ssize_t size) except -1:
         memcpy(self.room(size), data, size)

@@ -1,4 +1,4 @@
-# Headers of requests: JSON in any order of fields, and RocketMQ's binary form.
+# Headers of requests: JSON in any order of fields.
 #
 # In: the bytes of a header. Out: a Request whose fields are views of them.
 # Rules:
@@ -31,7 +31,6 @@ cdef struct Request:
     int code
     int flag
     int opaque
-    bint is_binary
     Value fields[FIELD_COUNT]
 
 
@@ -307,49 +306,6 @@ cdef bint scan_json(Bytes at, Bytes end, Request *request) noexcept nogil:
     if seen != HAS_ALL or at >= end or at[0] != c"}" or skip_blanks(at + 1, end) != end or not is_ours(request.code):
         return False
     return fields == NULL or scan_fields(fields, end, request) != NULL
-
-
-cdef bint scan_binary(Bytes at, Bytes end, Request *request) noexcept nogil:
-    # A whole header in RocketMQ's own form; empty names and values count as absent.
-    cdef View name
-    cdef Value value
-    cdef long long size
-    cdef int count = 0
-    memset(request, 0, sizeof(Request))
-    if end - at < 21:
-        return False
-    request.is_binary = True
-    request.code = load_u16(at)
-    request.opaque = load_i32(at + 5)
-    request.flag = load_i32(at + 9)
-    if not is_ours(request.code) or load_i32(at + 13) != 0 or load_i32(at + 17) != end - at - 21:
-        return False
-    at += 21
-    value.kind = TEXT
-    while at < end:
-        count += 1
-        if end - at < 2 or count > 64:
-            return False
-        name.size = load_u16(at)
-        name.at = at + 2
-        if name.size > end - at - 2 or name.size > 127:
-            return False
-        at = name.at + name.size
-        if end - at < 4:
-            return False
-        size = load_i32(at)
-        at += 4
-        if size < 0 or size > end - at:
-            return False
-        value.view.at = at
-        value.view.size = size
-        value.is_ascii = is_ascii(at, size)
-        at += size
-        if not is_ascii(name.at, name.size):
-            return False
-        if name.size and size and not set_field(request, name, &value):
-            return False
-    return True
 
 
 cdef bint number_of(Value *value, long long *number) noexcept nogil:
