@@ -18,8 +18,9 @@
  * With TOPICS each send goes to one of so many topics and of their queues, chosen at random; the last
  * five characters of TOPIC become the number of the topic.
  *
- * After WARM_UP seconds (0.7) it measures for SECONDS and prints one line: requests and messages a
- * second, CPU of the server processes per request and message, its own CPU, latencies.
+ * After WARM_UP seconds (0.7) and the first answer it measures for SECONDS, or on a starved machine
+ * until one more answer has come, and prints one line: requests and messages a second, CPU of the
+ * server processes per request and message, its own CPU, latencies.
  *
  * Rules: an answer counts only if its code is 0 and, for a pull, if its body holds whole records,
  * which are counted. A wrong answer or a closed connection ends the run with exit code 1.
@@ -42,6 +43,7 @@
 #include "peers.h"
 
 #define TOPIC_DIGITS 5
+#define SILENCE_MAX_NS 5000000000ull
 #define PULL_COUNT 32 /* also what NATS is asked for */
 #define EVENTS_MAX 256
 #define LIST_MAX 8
@@ -441,15 +443,17 @@ static void print_line(double elapsed, double server_cpu, double own_cpu) {
 
 static void run(void) {
     uint64_t start = now_ns(), warm = start + (uint64_t)(warm_up * 1e9);
-    uint64_t end = warm + (uint64_t)(seconds * 1e9), measured_from = 0;
+    uint64_t length = seconds * 1e9, given_up = warm + length + SILENCE_MAX_NS, measured_from = 0;
     double next_ns = start, server_cpu = 0, own_cpu = 0;
     for (int i = 0; i < connection_count && !rate; i++) {
         for (int k = 0; k < window; k++) ask(connections + i, now_ns());
         flush(connections + i);
     }
-    for (uint64_t now = now_ns(); now < end; now = now_ns()) {
+    for (uint64_t now = start; !measured_from || now < measured_from + length || !answers;
+         now = now_ns()) {
         struct epoll_event events[EVENTS_MAX];
-        if (!measured_from && now >= warm) {
+        if (!answers && now >= given_up) die("no answer came");
+        if (!measured_from && now >= warm && answers) {
             measured_from = now;
             answers = 0;
             memset(histogram, 0, sizeof histogram);
@@ -465,7 +469,6 @@ static void run(void) {
             if (!rate || c->out_size) flush(c);
         }
     }
-    if (!measured_from || !answers) die("no answer came");
     double elapsed = (now_ns() - measured_from) / 1e9;
     print_line(elapsed, cpu_s(pids, pid_count) - server_cpu, own_cpu_s() - own_cpu);
 }

@@ -33,6 +33,7 @@ SHOWN_MAX = 15
 SECONDS = 5.0
 PERF_HZ = 997
 Shares = list[tuple[str, float]]
+_CYTHON = re.compile(r"__pyx_[a-z]+_(?=\d)")
 _SYMBOL = re.compile(r"^ *([\d.]+)% +(\S+) +\[.\] (.+?) *$", re.MULTILINE)
 
 
@@ -118,11 +119,24 @@ def _perf_shares(file: Path) -> Shares:
 
 def read_perf(text: str) -> Shares:
     """Return the functions of a report by perf, each with the file that has it."""
-    found = [
-        (f"{symbol} ({'kernel' if place.startswith('[kernel') else place})", float(share))
-        for share, place, symbol in _SYMBOL.findall(text)
-    ]
-    return found[:SHOWN_MAX]
+    found = _SYMBOL.findall(text)[:SHOWN_MAX]
+    return [(f"{_function(name)} ({_library(file)})", float(share)) for share, file, name in found]
+
+
+def _function(symbol: str) -> str:
+    """Return a function's name as its source has it: Cython puts `__pyx_f_` and modules before."""
+    name = symbol.partition(".")[0]
+    prefix = _CYTHON.match(name)
+    if prefix is None:
+        return name
+    name = name[prefix.end() :]
+    while length := re.match(r"\d+", name):  # of a module's name, which follows it
+        name = name[length.end() + int(length[0]) + 1 :]
+    return name
+
+
+def _library(file: str) -> str:
+    return "kernel" if file.startswith("[kernel") else file.partition(".")[0]
 
 
 def lines(profile: Profile) -> list[str]:

@@ -398,10 +398,13 @@ def test_a_report_of_perf_is_read() -> None:
         "# Overhead  Shared Object         Symbol\n"
         "    20.98%  libpython3.11.so.1.0  [.] _PyObject_Free\n"
         "     1.05%  [kernel.kallsyms]     [k] exc_page_fault  \n"
+        "     1.00%  compiled.cpython-311-x86_64-linux-gnu.so"
+        "  [.] __pyx_f_7orbitmq_4core_8compiled_take_send.constprop.0\n"
     )
     assert profile.read_perf(text) == [
-        ("_PyObject_Free (libpython3.11.so.1.0)", 20.98),
+        ("_PyObject_Free (libpython3)", 20.98),
         ("exc_page_fault (kernel)", 1.05),
+        ("take_send (compiled)", 1.0),
     ]
 
 
