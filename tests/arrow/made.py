@@ -45,9 +45,11 @@ PROPERTIES = (
     | st.just(b"KEYS\x01k1\x02TAGS\x01TagA\x02UNIQ_KEY\x01id")
 )
 
+TOPICS = st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1, max_size=9)
+
 RECORDS = st.builds(
     Record,
-    topic=st.sampled_from(["TopicA", "TopicB"]) | st.text(min_size=1, max_size=9).filter(str.strip),
+    topic=st.sampled_from(["TopicA", "TopicB"]) | TOPICS,
     body=st.binary(max_size=60),
     properties=PROPERTIES,
     queue_id=INT32,

@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from orbitmq.core import LogTail, Walked
@@ -38,10 +38,15 @@ NOISE = st.sampled_from([b"\0", b"\xff", b"\x7f", encode_blank(500)[4:]]) | st.b
 BAD = st.builds(
     Bad,
     record=st.integers(0, RECORD_COUNT - 1),
-    position=st.sampled_from([0, 1, 2, 3, 4, 7, 8, 28, 35, 36, 84, 86, 87]) | st.integers(0, 300),
+    position=st.sampled_from([0, 1, 2, 3, 4, 7, 8, 28, 35, 36, 84, 86, 87, 95])
+    | st.integers(0, 300),
     data=NOISE,
     repeats=st.sampled_from([1, 1, 1, 4, 40, 400]),
 )
+TOPIC = Bad(2, 95, b"\0", 3)
+"""No CRC protects the topic."""
+BLANK = Bad(0, 4, encode_blank(8)[4:])
+"""The magic of the blank that closes a file, in the middle of it."""
 BODIES = st.sampled_from(["short", "long", "record", "blank"])
 BLANK_LEFT = st.integers(8, FILE_SIZE)
 
@@ -105,6 +110,8 @@ def followed(files: SystemFiles, folders: LogFolders, end: int) -> list[int]:
     return found
 
 
+@example(bad=[TOPIC], bodies=["short"], left=8, keeps_last=True)
+@example(bad=[BLANK], bodies=["short"], left=8, keeps_last=True)
 @settings(max_examples=60, deadline=None)
 @given(
     bad=st.lists(BAD, min_size=1, max_size=6),

@@ -34,7 +34,9 @@ from orbitmq.wire.sysflag import BORN_HOST_V6, STORE_HOST_V6
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 HOSTS = st.builds(Host, st.ip_addresses().map(str), INT32)
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
+TEXT = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=30
+)
 
 RECORDS = st.builds(
     Record,

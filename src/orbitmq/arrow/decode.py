@@ -222,14 +222,14 @@ def _host_text(number: int) -> str:
 
 
 def _are_texts(texts: Any) -> Mask:
-    """Say which are UTF-8."""
+    """Say which are UTF-8 without zero bytes."""
     memory, _ = bytes_of(texts)
     are_texts = np.ones(len(texts), dtype=np.bool_)
-    if is_ascii(memory):  # as nearly always
+    if is_ascii(memory) and memory.all():  # as nearly always
         return are_texts
     for at, text in enumerate(texts.to_pylist()):
         try:
-            text.decode()
+            are_texts[at] = "\0" not in text.decode()
         except UnicodeDecodeError:
             are_texts[at] = False
     return are_texts

@@ -6,7 +6,8 @@ Layout: the fixed fields of FIELDS | body | topic size and topic | properties si
 Rules:
 1. FIELD is the one place that knows positions; whoever else parses records takes them from there.
 2. A record is whole or it is a CorruptRecord: magic, sizes that add up to the byte, limits, topic
-   in UTF-8, CRC of the body. Numbers inside (queue ids, times, ports) are kept as they are.
+   in UTF-8 and without zero bytes, CRC of the body. Numbers inside (queue ids, times, ports) are
+   kept as they are.
 3. Encoding computes the CRC and sets the host bits of the sysFlag: nobody can get them wrong.
    Hence encode(decode(x)) = x for every x that decodes with its CRC checked.
 4. Names of topics and what properties mean are judged elsewhere (names.py, properties.py).
@@ -295,6 +296,8 @@ def _tail(
         topic = str(data[topic_start:topic_end], "utf-8")
     except UnicodeDecodeError:
         raise _Damage("the topic is not UTF-8") from None
+    if "\0" in topic:  # no topic has it, but what is left of a record that was cut off may
+        raise _Damage("the topic holds a zero byte")
     return topic, bytes(data[properties_start:end])
 
 
@@ -389,6 +392,8 @@ def _topic_bytes(record: Record) -> bytes:
         topic = record.topic.encode()
     except UnicodeEncodeError:
         raise LocalProtocolError("the topic holds half a character") from None
+    if b"\0" in topic:
+        raise LocalProtocolError("the topic holds a zero byte")
     limit = _TOPIC_SIZES_MAX[record.magic]
     if not 1 <= len(topic) <= limit:
         raise LocalProtocolError(
