@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orbitmq.errors import LocalProtocolError, RemoteProtocolError
-from orbitmq.wire.batch import ALIKE_MIN, BatchMessage, decode_batch, encode_batch
+from orbitmq.wire.batch import BatchMessage, encode_batch
 from tests.wire.batches import messages_in
 
 MESSAGES = st.builds(
@@ -98,75 +98,3 @@ def test_arbitrary_bytes_are_a_batch_or_a_remote_error(data: bytes) -> None:
     except RemoteProtocolError:
         return
     assert len(encode_batch(messages)) == len(data)
-
-
-# --- messages alike in size are cut together ---
-
-RUNS = st.lists(
-    st.tuples(
-        st.integers(0, 40), st.integers(0, 40), st.integers(1, 4 * ALIKE_MIN), st.binary(max_size=1)
-    ),
-    min_size=1,
-    max_size=6,
-)
-
-
-def one_by_one(data: bytes) -> list[BatchMessage]:
-    """The same by the layout alone; raises where a message is torn."""
-    messages, start = [], 0
-    while start < len(data):
-        size, flag, body_size = struct.unpack_from(">i8xii", data, start)
-        body_end = start + 20 + body_size
-        (properties_size,) = struct.unpack_from(">h", data, body_end)
-        assert 0 <= body_size <= size - 22 == body_size + properties_size
-        assert start + size <= len(data)
-        message = BatchMessage(data[start + 20 : body_end], data[body_end + 2 : start + size], flag)
-        messages.append(message)
-        start += size
-    return messages
-
-
-@given(RUNS)
-def test_runs_of_messages_alike_in_size_decode_to_the_same(
-    runs: list[tuple[int, int, int, bytes]],
-) -> None:
-    messages = [
-        BatchMessage(fill * body_size + bytes((number,)), b"p" * properties_size, number - 1)
-        for body_size, properties_size, count, fill in runs
-        for number in range(count)
-    ]
-    assert messages_in(encode_batch(messages)) == messages
-
-
-@given(st.integers(0, 30), st.data())
-def test_a_size_that_is_off_among_messages_alike_is_noticed(
-    count: int, data: st.DataObject
-) -> None:
-    encoded = bytearray(encode_batch([BatchMessage(b"body", b"a\x01b", 7)] * (count + 10)))
-    place = data.draw(st.integers(0, len(encoded) - 1))
-    encoded[place] = data.draw(st.integers(0, 255))
-    try:
-        expected = one_by_one(bytes(encoded))
-    except (AssertionError, struct.error):
-        with pytest.raises(RemoteProtocolError):
-            messages_in(bytes(encoded))
-        return
-    assert messages_in(bytes(encoded)) == expected
-
-
-def test_thousands_alike_are_all_there() -> None:
-    messages = [BatchMessage(b"%06d" % number, b"k\x01%06d" % number) for number in range(20_000)]
-    assert messages_in(encode_batch(messages)) == messages
-
-
-def test_reading_ends_soon_above_the_number_that_is_allowed() -> None:
-    data = encode_batch([BatchMessage(b"%d" % number) for number in range(50_000)])
-    assert 1_000 < len(decode_batch(data + b"torn", 1_000).bodies) < 50_000
-
-
-def test_a_batch_of_equal_messages_is_not_read_far_above_the_limit() -> None:
-    """Symptom: a body of the greatest size held up the loop for a second, though it was refused."""
-    body = encode_batch([BatchMessage(b"ab")] * 100_000)
-    found = len(decode_batch(body, 20_000).flags)
-    assert 20_000 < found < 30_000
-    assert len(decode_batch(body).flags) == 100_000

@@ -1,4 +1,4 @@
-"""The hot path in plain, tuned Python: handle-one-read, made of append and gather.
+"""The hot path in plain Python: handle-one-read, made of append and gather.
 
 In: the bytes of one read and the state. Out: the bytes used, the answers, the log end they depend
 on, the queues that grew, and the first frame that is not ours to handle.

@@ -1,4 +1,4 @@
-"""Appending in plain, tuned Python: one record staged at the end of the log.
+"""Appending in plain Python: one record staged at the end of the log.
 
 In: a queue, where the message comes from, its numbers, body and properties. Out: its log offset.
 

@@ -1,31 +1,19 @@
-"""Gathering in plain, tuned Python: the records that a pull gets, as views of the log.
+"""Gathering in plain Python: the records that a pull gets, as views of the log.
 
 In: a queue, an offset, how much may be taken, which tag codes pass. Out: views of the mapped log,
 and where to go on.
 
 Rules:
 1. Nothing past the queue's `readable_offset` is looked at.
-2. Nothing is copied. Neighbouring records become one view, where that is soon seen.
+2. Nothing is copied. Neighbouring records become one view.
 3. Only memory is touched here: entries that the queue holds, and records that are hot. The rest is
    COLD and must be read from the files in a thread, where a slow disk stops nobody.
 """
 
-import functools
-import struct
 from enum import StrEnum
 from typing import NamedTuple
 
-from orbitmq.core.state import ENTRY, ENTRY_SIZE, SCAN_COUNT_LEAST, CoreState, LogTail, Queue
-
-
-@functools.lru_cache(maxsize=64)
-def _together(count: int) -> struct.Struct:
-    """Return what reads log offsets and sizes of so many entries."""
-    return struct.Struct(">" + "qi8x" * count)
-
-
-_TOGETHER = [_together(count).unpack_from for count in range(33)]
-"""Those of ordinary pulls."""
+from orbitmq.core.state import ENTRY, SCAN_COUNT_LEAST, CoreState, LogTail, Queue
 
 
 class PullStatus(StrEnum):
@@ -80,12 +68,6 @@ def gather(
         return Gathered(PullStatus.COLD, queue_offset, [], 0)
     count_limit, bytes_max = state.pull_limits(is_bulk=is_bulk)
     count_max = min(count_max, count_limit)
-    if codes is None:
-        count = min(count_max, readable - queue_offset)
-        found = _take_together(state, queue, queue_offset, count, bytes_max)
-        if found is not None:
-            # Gathered(...) would cost a call of Python's more.
-            return tuple.__new__(Gathered, (PullStatus.FOUND, queue_offset + count, *found, count))
     scan_count = count_max if codes is None else max(SCAN_COUNT_LEAST, count_max)
     entries = queue.read_entries(queue_offset, scan_count)
     scanned, ranges, size, count = _choose(entries, count_max, bytes_max, codes)
@@ -96,35 +78,6 @@ def gather(
         return Gathered(PullStatus.COLD, queue_offset, [], 0)
     parts = _log_views(state.tail, ranges)
     return Gathered(PullStatus.FOUND, next_offset, parts, size, count)
-
-
-def _take_together(
-    state: CoreState, queue: Queue, queue_offset: int, count: int, bytes_max: int
-) -> tuple[list[memoryview], int] | None:
-    """Return so many records and their size; None unless they are small, hot and in one file.
-
-    The ordinary pull, at half the cost of a look at one entry after the other.
-    """
-    if count <= 0:
-        return None
-    position = (queue_offset - queue.base_offset) * ENTRY_SIZE
-    unpack = _TOGETHER[count] if count < len(_TOGETHER) else _together(count).unpack_from
-    values = unpack(queue.entries, position)
-    offsets, sizes = values[::2], values[1::2]
-    size, first, end = sum(sizes), offsets[0], offsets[-1] + sizes[-1]
-    tail = state.tail
-    number = first // tail.file_size
-    file_start = number * tail.file_size
-    is_in_file = end - file_start <= tail.file_size
-    if size > bytes_max or first < tail.hot_offset or not is_in_file:
-        return None
-    view = tail.views[number]
-    if end - first == size:
-        return [view[first - file_start : end - file_start]], size
-    return [
-        view[(start := offset - file_start) : start + record_size]
-        for offset, record_size in zip(offsets, sizes, strict=True)
-    ], size
 
 
 def _choose(

@@ -1,4 +1,4 @@
-"""Walking in plain, tuned Python: the records of a log file, one after the other, each checked.
+"""Walking in plain Python: the records of a log file, one after the other, each checked.
 
 In: a log file as memory, and a position in it. Out: of each record what following it needs.
 
