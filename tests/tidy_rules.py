@@ -97,13 +97,10 @@ DECIDED_IN: Mapping[str, tuple[str, ...]] = {
     "TRAN_MSG": (ADMIT,),
     **dict.fromkeys(("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"), (ADMIT,)),
     "INNER_MULTI_DISPATCH": (ADMIT, "broker/light_queues.py"),
-    "INNER_MULTI_QUEUE_OFFSET": (ADMIT, "broker/light_queues.py"),
+    "INNER_MULTI_QUEUE_OFFSET": ("broker/light_queues.py",),
     "TAGS": (*TAG_CODES, "broker/offset_moved.py", "store/check_index.py"),
     "KEYS": (*RECORD_KEYS, "broker/offset_moved.py"),
-    "UNIQ_KEY": (
-        *(*RECORD_KEYS, "core/admit_batch.py"),
-        "broker/delay_copies.py",
-    ),
+    "UNIQ_KEY": (*RECORD_KEYS, "core/admit_batch.py", "broker/delay_copies.py"),
     **dict.fromkeys(("tag_code", "short_tag_code"), TAG_CODES),
 }
 # Parameters that are tuples without a name, by package. The numbers may only fall.
@@ -113,7 +110,6 @@ UNNAMED_TUPLES: Mapping[str, int] = {
     "core": 2,
     "namesrv": 1,
     "spark": 3,
-    "wire": 1,
     "world": 1,
 }
 
