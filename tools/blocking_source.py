@@ -58,9 +58,11 @@ WITHOUT_WAITING = {
         "room",
     ): "if not self._begun().has_room:\n            self._wait(self._twin.room())",
     ("Producer", "has_room"): "return self._begun().has_room",
+    ("PushConsumer", "run"): "self._run()",
 }
 """By class and name, the bodies of those that programs call for each message: no round trip between
-the threads. What they call may be called in any thread."""
+the threads, what they call may be called in any thread. `run` waits for signals, which come to the
+main thread."""
 
 HEAD = '''"""`{name}` for programs without an event loop.
 

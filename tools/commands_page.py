@@ -36,18 +36,21 @@ def render_page() -> str:
 
 def help_texts() -> Iterator[tuple[str, str]]:
     """Return each command and what its --help prints."""
-    yield from _commands_of("orbitmq", make_parser())
+    for name, parser in commands("orbitmq", make_parser()):
+        yield name, parser.format_help()
     yield "mqnamesrv", make_mqnamesrv_parser().format_help()
     yield "mqbroker", make_mqbroker_parser().format_help()
 
 
-def _commands_of(prefix: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+def commands(
+    prefix: str, parser: argparse.ArgumentParser
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
     """Return the commands of a parser and, behind each, those inside it."""
     for action in parser._actions:  # noqa: SLF001 - argparse has no public way to list commands
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
             for name, command in action.choices.items():
-                yield f"{prefix} {name}", command.format_help()
-                yield from _commands_of(f"{prefix} {name}", command)
+                yield f"{prefix} {name}", command
+                yield from commands(f"{prefix} {name}", command)
 
 
 def main(arguments: list[str]) -> int:

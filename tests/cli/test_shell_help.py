@@ -1,14 +1,17 @@
 """Help texts, versions and mistakes of the command line, each named for its symptom."""
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from orbitmq.cli.main import make_parser
 from tests.behaviour.consumers import Fresh
 from tests.cli.commands import Running
 from tests.cli.shell_runs import NOBODY, shell
 from tests.foreign.judged import System
-from tools.commands_page import help_texts
+from tools.commands_page import commands, help_texts
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -17,6 +20,42 @@ def test_no_help_text_shows_a_doubled_percent_sign() -> None:
     texts = dict(help_texts())
     assert "%DLQ%billing" in texts["orbitmq consume"]
     assert [name for name, text in texts.items() if "%%" in text] == []
+
+
+def _options() -> dict[str, set[str]]:
+    """The options of each command, by its name."""
+    return {
+        name: {word for action in parser._actions for word in action.option_strings}
+        for name, parser in commands("orbitmq", make_parser())
+    }
+
+
+def test_help_texts_name_only_options_that_there_are() -> None:
+    there = set().union(*_options().values())
+    for name, text in help_texts():
+        named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))
+        assert name.startswith("mq") or named <= there, name
+
+
+def test_examples_in_help_texts_are_commands_that_are_understood(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    seen = 0
+    for _, text in help_texts():
+        for line in text.splitlines():
+            command = re.sub(r" > (?!\d)\S+$", "", re.split(r"\s{2,}|#", line.strip())[0].strip())
+            if command.startswith("orbitmq "):
+                seen += 1
+                make_parser().parse_args(shlex.split(command)[1:])  # else SystemExit
+    assert seen > 20
+    assert not capsys.readouterr().err
+
+
+def test_defaults_in_help_texts_are_the_defaults() -> None:
+    for name, parser in commands("orbitmq", make_parser()):
+        for action in parser._actions:
+            told = re.search(r"default:? ([^\s,;)]+)", action.help or "")
+            assert told is None or told.group(1) == str(action.default), (name, action.help)
 
 
 def test_the_version_is_an_option_too(tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from orbitmq.errors import ClientStateError
 from orbitmq.world.loop_thread import LoopThread
 from orbitmq.world.shared_loop import SharedLoop
-from orbitmq.world.threads import new_lock
+from orbitmq.world.stop_signals import stop_signals
+from orbitmq.world.threads import new_event, new_lock
 
 BACKGROUND = SharedLoop("client")
 
@@ -155,6 +156,12 @@ class Facade(Generic[C]):
             return act()
 
         return self._wait(call())
+
+    def _run(self) -> None:
+        """Start, wait for SIGTERM or Ctrl-C in the program's own thread, and close."""
+        stopped = new_event()
+        with self, stop_signals(stopped.set):
+            stopped.wait()
 
     def _each(self, begin: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
         """Return what an asynchronous iterator gives, one by one."""

@@ -72,6 +72,14 @@ class PushConsumer(Facade[aio.PushConsumer]):
         """Each sees the messages of a pull and gives those that stay; set them before the start."""
         return self._there(lambda: self._twin.filter_hooks)
 
+    def run(self) -> None:
+        """Start, consume until SIGTERM or Ctrl-C, and close in order: a program's last line.
+
+        Handlers at work come to their end, a second signal does not wait for them. Cancelling it
+        closes, too. Signals are caught in the main thread only.
+        """
+        self._run()
+
     def subscribe(self, topic: str, selector: Selector | str = "*") -> None:
         """Consume a topic, from now on or from the start on.
 

@@ -10,6 +10,7 @@ Rules:
    failed leaves nothing behind and may be tried again.
 """
 
+import asyncio
 import sys
 from types import TracebackType
 from typing import Unpack
@@ -33,6 +34,7 @@ from orbitmq.errors import ClientStateError
 from orbitmq.wire.bodies_client import MessageQueue
 from orbitmq.wire.names import check_topic, retry_topic, wrap_namespace
 from orbitmq.world.clock import SystemClock
+from orbitmq.world.stop_signals import stop_signals
 
 NEW, RUNNING, CLOSED = "new", "running", "closed"
 
@@ -167,6 +169,17 @@ class PushConsumer:
     ) -> None:
         """Close it."""
         await self._close(is_failing=kind is not None)
+
+    async def run(self) -> None:
+        """Start, consume until SIGTERM or Ctrl-C, and close in order: a program's last line.
+
+        Handlers at work come to their end, a second signal does not wait for them. Cancelling it
+        closes, too. Signals are caught in the main thread only.
+        """
+        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+        async with self:
+            with stop_signals(lambda: loop.call_soon_threadsafe(stopped.set)):
+                await stopped.wait()
 
     # --- what to consume ---
 

@@ -19,6 +19,11 @@ def new_lock() -> "threading.RLock":
     return threading.RLock()
 
 
+def new_event() -> "threading.Event":
+    """Return what one thread waits for and another one sets."""
+    return threading.Event()
+
+
 class Threads:
     """A few threads of one kind; with one, functions run one after the other."""
 
