@@ -307,3 +307,14 @@ def test_both_cores_do_the_same(frames: list[bytes], cuts: list[float], is_sync:
     stream = b"".join(frames)
     bounds = [0, *sorted(int(cut * len(stream)) for cut in cuts), len(stream)]
     check_agreement([stream[a:b] for a, b in itertools.pairwise(bounds)], is_sync=is_sync)
+
+
+def test_state_of_the_other_core_is_an_error_and_no_crash() -> None:
+    core = IMPLEMENTATIONS["compiled"]
+    for topic, queue in ((plain.Topic, core.Queue), (core.Topic, plain.Queue)):
+        state = new_state(core)
+        state.topics["T"] = topic("T", 1, is_plain=True, is_readable=True)
+        state.topics["T"].queues[0] = queue("T", 0, 0)
+        for frame in (send_frame(), pull_frame(0)):
+            with pytest.raises(TypeError, match="Cannot convert"):
+                core.handle_one_read(state, frame, 0, origin(core), NOW_MS)

@@ -214,12 +214,12 @@ cdef Queue queue_to_pull(CoreState state, Request *request, PullNumbers *numbers
     cdef Value *bytes_max = &request.fields[BYTES_MAX]
     cdef long long limit = state.bulk_bytes_max if numbers.is_bulk and state.bulk_bytes_max else state.pull_bytes_max
     cdef int wanted
-    cdef Topic topic = <Topic>state.topics.get(name)
+    cdef Topic topic = state.topics.get(name)
     if topic is None or not topic.is_readable or request.flag or not state.is_pull_plain:
         return None
     if bytes_max.kind != NOTHING and (not int32_of(bytes_max, &wanted) or wanted < limit):
         return None
-    return <Queue>topic.queues.get(numbers.queue_id) if numbers.queue_id < topic.read_queue_count else None
+    return topic.queues.get(numbers.queue_id) if numbers.queue_id < topic.read_queue_count else None
 
 
 cdef long long take_pull(CoreState state, Request *request, list answers) except -1:

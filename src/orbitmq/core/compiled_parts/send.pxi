@@ -135,10 +135,10 @@ cdef Queue queue_to_send(CoreState state, Request *request):
     cdef long long queue_id
     if name.kind != TEXT or not number_of(&request.fields[QUEUE_ID], &queue_id):
         return None
-    cdef Topic topic = <Topic>state.topics.get(PyUnicode_DecodeUTF8(<const char *>name.view.at, name.view.size, NULL))
+    cdef Topic topic = state.topics.get(PyUnicode_DecodeUTF8(<const char *>name.view.at, name.view.size, NULL))
     if topic is None or not topic.is_plain or queue_id >= topic.send_queue_count:
         return None
-    return <Queue>topic.queues.get(queue_id)
+    return topic.queues.get(queue_id)
 
 
 cdef bint is_send_whole(Request *request) noexcept nogil:
