@@ -102,7 +102,7 @@ def answer_frame(header: bytes, body: bytes = b"") -> bytes:
 
 
 @pytest.mark.nightly("bench")
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_quick_form_measures_every_part_and_prints_it(
     generator: Generator, tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ BUSY = "import time; end = time.process_time() + 0.3\nwhile time.process_time() 
 
 
 @pytest.mark.nightly("bench")
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_quick_form_measures_everything(spark: SparkSession, tmp_path: Path) -> None:
     report = programme.measure(spark, tmp_path, programme.QUICK)
     assert len(report.rates) == 10
