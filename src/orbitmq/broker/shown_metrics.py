@@ -33,7 +33,8 @@ Row = tuple[tuple[str, ...], float]
 
 def add_metrics(registry: Registry, context: Context) -> None:
     """Show what one broker keeps and has counted."""
-    _add_store_metrics(registry, context.store, context.cold_reads)
+    _add_store_metrics(registry, context.store)
+    _add_cold_metrics(registry, context.cold_reads)
     add_traffic_metrics(registry, context.counts, context.core, context.store)
     add_client_metrics(registry, context.clients, context.queue_locks)
     registry.gauge(
@@ -58,7 +59,7 @@ def add_metrics(registry: Registry, context: Context) -> None:
     )
 
 
-def _add_store_metrics(registry: Registry, store: Store, cold_reads: ColdReads) -> None:
+def _add_store_metrics(registry: Registry, store: Store) -> None:
     """Register the gauges of one store."""
     gauge, tail, stats = registry.gauge, store.tail, store.stats
     gauge("orbitmq_store_log_begin_offset", "The log's first byte.", lambda: store.first_offset)
@@ -119,6 +120,11 @@ def _add_store_metrics(registry: Registry, store: Store, cold_reads: ColdReads) 
         "How much of the fullest disk of the store is used, 0 to 1.",
         lambda: max((used_ratio(disk.space) for disk in store.cleaner.disks), default=0.0),
     )
+
+
+def _add_cold_metrics(registry: Registry, cold_reads: ColdReads) -> None:
+    """Register the reads of old messages."""
+    gauge = registry.gauge
     gauge(
         "orbitmq_store_cold_pulls",
         "Pulls that were read from the files because their messages are old.",
