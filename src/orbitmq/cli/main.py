@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from orbitmq.cli.process import show_help
-from orbitmq.cli.version import version_line
+from orbitmq.cli.version import ShowVersion
 
 NOUNS = (
     "up",
@@ -40,7 +40,7 @@ def make_parser(nouns: Iterable[str] = NOUNS) -> argparse.ArgumentParser:
         prog="orbitmq",
         description="A message broker that speaks Apache RocketMQ's protocol and keeps its files.",
     )
-    parser.add_argument("--version", action="version", version=version_line())
+    parser.add_argument("--version", action=ShowVersion, nargs=0, help="print the version")
     parser.set_defaults(run=lambda _: show_help(parser))
     subparsers = parser.add_subparsers(metavar="COMMAND")
     for noun in nouns:

@@ -19,12 +19,22 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def version_line() -> str:
-    """Return what `orbitmq --version` prints."""
-    return f"orbitmq {__version__} (answers as RocketMQ protocol version {VERSION})"
+    """Return what `orbitmq version` and `orbitmq --version` print."""
+    core = importlib.import_module("orbitmq.core")  # no other command of the shell needs it
+    answers = f"answers as RocketMQ protocol version {VERSION}"
+    return f"orbitmq {__version__} ({answers}, {core.CHOSEN.name} core)"
+
+
+class ShowVersion(argparse.Action):
+    """What `--version` does."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
+        """Print the line and end."""
+        say(version_line())
+        parser.exit()
 
 
 def run(_arguments: argparse.Namespace) -> int:
     """Print the version and the core; return the exit code."""
-    core = importlib.import_module("orbitmq.core")  # no other command of the shell needs it
-    say(f"{version_line()}, {core.CHOSEN.name} core")
+    say(version_line())
     return 0
