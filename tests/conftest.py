@@ -20,7 +20,7 @@ from tests.foreign.judged import System, judged_original, system_under_test
 from tests.spread import piece_of, rank_of
 
 # No deadline: a busy machine makes an example slow, not wrong. pytest's own limit ends what hangs.
-settings.register_profile("orbitmq", deadline=None)
+settings.register_profile("orbitmq", deadline=None, max_examples=nightly.property_examples())
 settings.load_profile("orbitmq")
 
 

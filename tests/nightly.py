@@ -7,9 +7,11 @@ Rules:
    that part (`all`: with any), and nothing else.
 2. `nightly("part", short=True)` is a test with two forms: the short one runs without the option,
    the long one with it. What makes it long is an environment variable (LONG_FORMS).
-3. A part that is not in PARTS is an error, of a marker as of the option.
+3. A property test (hypothesis) needs no marker: it is short here and long in `fuzz`.
+4. A part that is not in PARTS is an error, of a marker as of the option.
 """
 
+import os
 from collections.abc import Mapping
 
 import pytest
@@ -22,7 +24,7 @@ PARTS = {
     "spark": "clusters of Spark, its streams on originals, SPARK_KILLS kills of each kind",
     "core": "the compiled core under sanitizers, and its leaks",
     "bench": "the benchmarks, which must run and print their ratios",
-    "fuzz": "FUZZ_EXAMPLES inputs for each decoder",
+    "fuzz": "FUZZ_EXAMPLES inputs for each decoder, many examples for each property",
     "torture": "the long forms of the programmes: model, crash states, damage, cuts, full disks",
 }
 """What `make nightly-PART` does."""
@@ -37,6 +39,15 @@ LONG_FORMS: Mapping[str, Mapping[str, str]] = {
 """For each part: make's variables, and the environment variables that tests read instead."""
 
 
+PROPERTY_EXAMPLES, PROPERTY_EXAMPLES_LONG = 30, 500
+
+
+def property_examples() -> int:
+    """Return how many examples a property gets that does not say so itself."""
+    is_long = "ORBITMQ_FUZZ_EXAMPLES" in os.environ
+    return PROPERTY_EXAMPLES_LONG if is_long else PROPERTY_EXAMPLES
+
+
 def add_option(parser: pytest.Parser) -> None:
     """Make `--nightly` known."""
     parser.addoption(
@@ -47,6 +58,8 @@ def add_option(parser: pytest.Parser) -> None:
 def parts_of(item: pytest.Item) -> set[str]:
     """Return the parts that a test is marked with."""
     parts = {str(mark.args[0]) for mark in item.iter_markers("nightly")}
+    if isinstance(item, pytest.Function) and hasattr(item.function, "hypothesis"):
+        parts.add("fuzz")
     if not parts <= set(PARTS):
         unknown = parts - set(PARTS)
         raise pytest.UsageError(f"{item.nodeid}: no such part of the nightly: {unknown}")
