@@ -55,7 +55,8 @@ def _run(folder: Path, namesrv: str, *command: str) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     if command[0] == "-W":
-        assert done.stderr == ""
+        warnings = done.stderr.splitlines()  # examples also show what fails, which is told
+        assert [line for line in warnings if "is a dead letter of group" not in line] == []
     return done.stdout
 
 
