@@ -12,6 +12,7 @@ Rules:
 import argparse
 import asyncio
 import contextlib
+import logging
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
@@ -167,6 +168,8 @@ def run_act(command: str, arguments: argparse.Namespace, act: Act) -> int:
 
 def run_client(command: str, main: Coroutine[Any, Any, None]) -> int:
     """Run a command to its end; return the exit code, and say what went wrong (rule 2)."""
+    # Rule 2: what the client logs is not shown beside it.
+    logging.getLogger("orbitmq").addHandler(logging.NullHandler())
     try:
         run(main)
     except (SettingError, LocalProtocolError) as error:
