@@ -1,7 +1,9 @@
 """Which core a process runs, and what it says of it."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,7 @@ from orbitmq.core import TWINS, chosen, plain
 from orbitmq.errors import SettingError
 from tests.core.hot import IMPLEMENTATIONS
 
+ROOT = Path(__file__).parent.parent.parent
 SHOWN = "import orbitmq.core as c; print(c.CHOSEN.name, c.append.__module__, c.Queue.__module__)"
 
 
@@ -56,3 +59,17 @@ def test_without_the_compiled_core_all_works_and_the_log_says_what_to_install(
 def test_each_core_has_all_that_differs_between_them() -> None:
     for module in (plain, *IMPLEMENTATIONS.values()):
         assert {name for name in TWINS if not hasattr(module, name)} == set()
+
+
+def test_nobody_takes_from_one_core_what_differs_between_them() -> None:
+    """Symptom: a plain queue met a compiled log tail."""
+    found = {
+        f"{path.relative_to(ROOT)}: {alias.name}"
+        for path in [*ROOT.glob("src/orbitmq/**/*.py"), *ROOT.glob("tests/**/*.py")]
+        if "orbitmq/core/" not in str(path)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("orbitmq.core.")
+        for alias in node.names
+        if alias.name in TWINS
+    }
+    assert found == set()

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from orbitmq.core.state import ENTRY_SIZE, Queue
+from orbitmq.core import Queue
+from orbitmq.core.state import ENTRY_SIZE
 from orbitmq.store.commit_log import CommitLog, Unsynced
 from orbitmq.store.flush import LogSync
 from orbitmq.store.opening import Progress
 from orbitmq.store.recovery import Parts, Recovered, recover
-from orbitmq.store.refusals import Refusals
 from orbitmq.store.store import Store
 
 Build = Callable[[pytest.MonkeyPatch], None]
@@ -88,7 +88,7 @@ def answer_a_failed_sync_as_success(patch: pytest.MonkeyPatch) -> None:
 
 def believe_the_second_sync(patch: pytest.MonkeyPatch) -> None:
     """A failed sync is told, and the next one is believed."""
-    patch.setattr(Refusals, "halt", lambda refusals, cause: None)
+    patch.setattr(Store, "_halt", lambda store, cause: None)
 
 
 def reuse_a_queue_offset(patch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from orbitmq.core import Stamp, Walked, append
-from orbitmq.core.state import LogTail, Queue
+from orbitmq.core import LogTail, Queue, Stamp, Walked, append
 from orbitmq.store.log_folders import LogFolders
 from orbitmq.store.log_reader import LogReader
 from orbitmq.store.log_walk import Damage, LogWalk
