@@ -30,9 +30,14 @@ LONG = (
     "tests/store/test_crash_states.py",
     "tests/store/test_queue_ext_writing.py",
     "tests/store/test_damage.py",
-    "tests/store/test_check_damage.py",
+    "tests/cli/test_shell_admin.py",
+    "tests/cli/test_shell_streams.py",
+    "tests/cli/test_log_elsewhere.py",
+    "tests/cli/test_log_folders.py",
+    "tests/client/test_producer_outages.py",
+    "tests/reliability/test_s2_settings.py",
     "tests/client/test_push_retry.py",
-    "tests/test_bench.py",
+    "tests/test_tidy.py",
 )
 """Pieces that take half a minute or more, in the order in which they begin."""
 
