@@ -79,7 +79,7 @@ test-spark: $(VENV)/.dev
 
 # What the core carries, with the plain core instead of the compiled one.
 test-plain: $(VENV)/.dev
-	ORBITMQ_CORE=plain $(BIN)/python -m pytest -q -n 2 tests/core tests/behaviour tests/broker/test_ways_in.py
+	ORBITMQ_CORE=plain $(RUN_TESTS) --name test-plain --workers 2 tests/core tests/behaviour tests/broker/test_ways_in.py
 
 $(PARTS:%=nightly-%): nightly-%: $(VENV)/.dev
 	$(RUN_TESTS) --part $*

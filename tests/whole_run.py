@@ -72,6 +72,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--part", choices=PARTS, help="a part of the nightly")
     parser.add_argument("--parts", action="store_true", help="all parts of the nightly")
     parser.add_argument("--workers", type=int, default=WORKERS)
+    parser.add_argument("--name", default="make test", help="what this run is called at its end")
     parser.add_argument("--again-limit", type=float, default=AGAIN_LIMIT_S, metavar="SECONDS")
     given, further = parser.parse_known_args(words)
     if given.parts:
@@ -81,7 +82,7 @@ def main(words: Sequence[str] | None = None) -> int:
     begun_s = time.monotonic()
     spread = ["-n", str(given.workers), "--dist", "loadfile"] if given.workers else []
     outcome = run([*further, *spread], given.again_limit)
-    told(outcome, begun_s, "make test")
+    told(outcome, begun_s, given.name)
     return outcome.code
 
 
