@@ -11,6 +11,7 @@ from typing import assert_type
 from orbitmq import Admin, Message, Producer, PushConsumer, Selector
 from orbitmq.errors import (
     AccessDenied,
+    ArgumentError,
     BatchFailed,
     BatchUnknown,
     BrokerBusy,
@@ -121,6 +122,8 @@ def used(act: Act) -> str:
     """Say what the program itself, or its machine, lacks."""
     try:
         return f"no error: {act()}"
+    except ArgumentError as error:
+        return f"{error.argument} is of another type: {error}"
     except MissingExtra as error:
         return f"{error.package} comes with {error.extra}"
     except MissingProgram as error:

@@ -19,6 +19,8 @@ from orbitmq.testing import EmbeddedBroker
 
 FOLDER = Path(__file__).parent
 LIMIT_S = 60.0
+LOST = "name server 127.0.0.1:1 does not answer"
+"""What the client logs of a name server that a program asks in vain."""
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +119,7 @@ def test_a_program_that_sets_up_no_logging_sees_warnings_and_nothing_else() -> N
     done = _run(FOLDER, "-c", program)
     (warning,) = done.stderr.splitlines()
     assert done.stdout == "failed\n"
-    assert warning.startswith("name server 127.0.0.1:1 does not answer")
+    assert warning.startswith(LOST)
     quiet = "logging.getLogger('orbitmq').addHandler(logging.NullHandler())\n"
     done = _run(FOLDER, "-c", f"import logging\n{quiet}{program}")
     assert (done.stdout, done.stderr) == ("failed\n", "")
@@ -126,5 +128,6 @@ def test_a_program_that_sets_up_no_logging_sees_warnings_and_nothing_else() -> N
 @pytest.mark.parametrize("program", [path.name for path in FOLDER.glob("*_program.py")])
 def test_the_programs_run(program: str, namesrv: str) -> None:
     done = _run(FOLDER, "-W", "error", program, namesrv)
-    assert (done.returncode, done.stderr) == (0, "")
+    logged = [line for line in done.stderr.splitlines() if not line.startswith(LOST)]
+    assert (done.returncode, logged) == (0, [])
     assert done.stdout.splitlines()[-1] in ("messages 6", "messages 5", "done")
