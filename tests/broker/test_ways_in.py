@@ -59,7 +59,6 @@ async def by_v1(at: Running) -> str:
 
 
 async def in_binary(at: Running) -> str:
-    """The hot core hands it back."""
     await taken(at, send_request("T", i=SENT, serialization=BINARY))
     return "T"
 

@@ -17,12 +17,13 @@ from unittest import mock
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from orbitmq.core import CoreState, Subscription, plain
 from orbitmq.errors import RemoteProtocolError
 from orbitmq.wire.batch import BatchMessage, encode_batch
-from orbitmq.wire.command import Command, encode_command
-from orbitmq.wire.frame import FrameDecoder, encode_frame
+from orbitmq.wire.command import FIELD_COUNT_MAX, Command, decode_command, encode_command
+from orbitmq.wire.frame import BINARY, FrameDecoder, encode_frame
 from tests.core.hot import (
     IMPLEMENTATIONS,
     NOW_MS,
@@ -32,6 +33,7 @@ from tests.core.hot import (
     pull_frame,
     send_frame,
 )
+from tests.golden.frames import Recorded, captures, recorded
 
 pytestmark = pytest.mark.skipif("compiled" not in IMPLEMENTATIONS, reason="it is not built")
 
@@ -182,6 +184,25 @@ ORDINARY = {
 }
 
 
+def in_binary(frame: bytes) -> bytes:
+    """The same request with a binary header."""
+    command = decode_command(FrameDecoder().feed(frame)[0])
+    command.serialization = BINARY
+    return encode_command(command)
+
+
+ORDINARY |= {f"{name}, binary": in_binary(frame) for name, frame in ORDINARY.items()}
+ORDINARY["a remark and a language of its own"] = encode_command(
+    Command(
+        310,
+        fields=decode_command(FrameDecoder().feed(send_frame())[0]).fields,
+        remark="a remark",
+        language="GO",
+        serialization=BINARY,
+    )
+)
+
+
 @pytest.mark.parametrize("name", ORDINARY)
 def test_the_compiled_core_takes_what_clients_send(name: str) -> None:
     core, frame = IMPLEMENTATIONS["compiled"], ORDINARY[name]
@@ -189,6 +210,72 @@ def test_the_compiled_core_takes_what_clients_send(name: str) -> None:
     result = core.handle_one_read(state, frame * 3, 0, origin(core), NOW_MS)
     assert (result.sends, result.unknown) == (3, None)
     check_agreement([frame, frame * 2, HEARTBEAT + frame])
+
+
+@pytest.mark.parametrize("queue_offset", [0, 1])
+def test_the_compiled_core_takes_binary_pulls(queue_offset: int) -> None:
+    core = IMPLEMENTATIONS["compiled"]
+    state = new_state(core)
+    core.handle_one_read(state, send_frame() * 2, 0, origin(core), NOW_MS)
+    publish(state)
+    frame = in_binary(pull_frame(queue_offset))
+    result = core.handle_one_read(state, frame * 2, 0, origin(core), NOW_MS)
+    assert (result.pulls, result.unknown) == (2, None)
+    check_agreement([send_frame(), frame, pull_frame(queue_offset)])
+
+
+# ---- what real clients sent ----
+
+SENDS_AND_PULLS = (10, 310, 320, 11)
+
+
+def golden(capture: str) -> list[Recorded]:
+    """The recorded sends and pulls of one client."""
+    return [
+        entry
+        for entry in recorded(capture)
+        if not entry.command.is_response and entry.command.code in SENDS_AND_PULLS
+    ]
+
+
+def fitted(command: Command) -> bytes:
+    """A recorded request for the topic and group that the state has, all else as it was."""
+    names = {"topic": "T", "b": "T", "queueId": "0", "consumerGroup": "G"}
+    if command.code == 11:
+        names |= {"subVersion": "7", "commitOffset": "0", "queueOffset": "0"}
+    if command.code in (310, 320):
+        names["e"] = "0"
+    fields = {name: names.get(name, value) for name, value in command.fields.items()}
+    return encode_command(structs.replace(command, fields=fields))
+
+
+@pytest.mark.parametrize("capture", captures())
+@pytest.mark.parametrize("size", [0, 1_000, 333])
+def test_both_cores_do_the_same_with_what_was_recorded(capture: str, size: int) -> None:
+    """`size`: of the reads; 0: each request is one."""
+    whole = [entry.data for entry in golden(capture)]
+    made = [fitted(entry.command) for entry in golden(capture)]
+    assert made
+    for frames in (whole, made, [in_binary(frame) for frame in made]):
+        stream = b"".join(frames)
+        pieces = [stream[at : at + size] for at in range(0, len(stream), size)] if size else frames
+        check_agreement(pieces)
+
+
+@pytest.mark.parametrize("capture", captures())
+def test_the_compiled_core_takes_what_the_plain_one_takes_of_it(capture: str) -> None:
+    states = {name: new_state(core) for name, core in IMPLEMENTATIONS.items()}
+    taken = 0
+    for entry in golden(capture):
+        for frame in (fitted(entry.command), in_binary(fitted(entry.command))):
+            counts = []
+            for name, core in IMPLEMENTATIONS.items():
+                result = core.handle_one_read(states[name], frame, 0, origin(core), NOW_MS)
+                counts.append((result.sends, result.pulls))
+                publish(states[name])
+            assert counts[0] == counts[1], entry.place
+            taken += sum(counts[0])
+    assert taken * 4 > len(golden(capture))
 
 
 # ---- streams of anything ----
@@ -280,6 +367,107 @@ def damaged(draw: st.DrawFn) -> bytes:
     return encode_frame(draw(st.sampled_from([0, 0, 0, 1])), bytes(header), whole.body)
 
 
+LENGTHS = st.sampled_from([-(2**31), -1, 0, 1, 2, 4, 5, 0x7FFF, 0x8000, 0xFFFF, 2**24, 2**31 - 1])
+TEXTS = st.sampled_from(
+    [
+        b"",
+        b"b",
+        b"T",
+        b"e",
+        b"0",
+        b"i",
+        b"TAGS\x01TagA",
+        b"\xff",
+        b"\xc3\xa9",
+        b"\xed\xa0\x80",
+        b"\0",
+    ]
+)
+
+
+@st.composite
+def damaged_binary(draw: st.DrawFn) -> bytes:
+    """A binary header with sizes that lie, names that are cut, odd or repeated entries."""
+    whole = FrameDecoder().feed(in_binary(draw(SENDS | PULLS)))[0]
+    header = bytearray(whole.header)
+    entries = bytearray(header[21:])
+    for _ in range(draw(st.integers(0, 2))):
+        odd = entry(draw(TEXTS), draw(TEXTS))
+        entries[:] = odd + entries if draw(st.booleans()) else entries + odd
+    if draw(st.booleans()):
+        del entries[draw(st.integers(0, len(entries))) :]
+    remark = draw(TEXTS)
+    header[13:] = len(remark).to_bytes(4, "big") + remark
+    header += len(entries).to_bytes(4, "big") + entries
+    for _ in range(draw(st.integers(0, 2))):
+        at, size = draw(st.integers(0, len(header) - 1)), draw(st.sampled_from([1, 2, 4]))
+        number = draw(LENGTHS) % 256**size
+        header[at : at + size] = number.to_bytes(size, "big")
+    if draw(st.booleans()):
+        del header[draw(st.integers(0, len(header))) :]
+    return encode_frame(BINARY, bytes(header), whole.body)
+
+
+def entry(name: bytes, value: bytes) -> bytes:
+    return len(name).to_bytes(2, "big") + name + len(value).to_bytes(4, "big") + value
+
+
+def with_entries(*more: bytes, at_end: bool = True, size_off: int = 0) -> bytes:
+    """A send with further entries in its binary header."""
+    whole = FrameDecoder().feed(in_binary(send_frame()))[0]
+    added = b"".join(more)
+    entries = whole.header[21:] + added if at_end else added + whole.header[21:]
+    size = (len(entries) + size_off) % 2**32
+    return encode_frame(BINARY, whole.header[:17] + size.to_bytes(4, "big") + entries, whole.body)
+
+
+UNKNOWN_COUNT = FIELD_COUNT_MAX - len(decode_command(FrameDecoder().feed(send_frame())[0]).fields)
+HOSTILE_BINARY = {
+    "nothing": encode_frame(BINARY, b"", b""),
+    "only the fixed fields": encode_frame(BINARY, in_binary(send_frame())[8:25], b""),
+    "as many fields as may be": with_entries(*[entry(b"zz", b"1")] * UNKNOWN_COUNT),
+    "a field too many": with_entries(*[entry(b"zz", b"1")] * (UNKNOWN_COUNT + 1)),
+    "empty entries without end": with_entries(*[entry(b"", b"")] * FIELD_COUNT_MAX),
+    "a name twice": with_entries(entry(b"e", b"1")),
+    "a name twice, once without value": with_entries(entry(b"e", b"")),
+    "a value without name": with_entries(entry(b"", b"x")),
+    "no UTF-8 where nobody looks": with_entries(entry(b"", b"\xff")),
+    "a name that is no UTF-8": with_entries(entry(b"\xff", b"1")),
+    "a name beyond ASCII": with_entries(entry("é".encode(), b"1"), at_end=False),
+    "a value that ends behind all": with_entries(b"\0\1z\0\0\0\2x"),
+    "a value of negative size": with_entries(b"\0\1z\xff\xff\xff\xff"),
+    "a name of negative size": with_entries(b"\xff\xff"),
+    "a name that ends behind all": with_entries(b"\x7f\xff"),
+    "a name without value": with_entries(b"\0\1z"),
+    "half a size": with_entries(b"\0"),
+    "entries that are longer": with_entries(size_off=1),
+    "entries that are shorter": with_entries(size_off=-1),
+    "entries of negative size": with_entries(size_off=-(2**31)),
+    "a control character": in_binary(send_frame(i='TAGS\x01a"\\\n\x00')),
+    "a batch of bad properties": in_binary(batch_frame([(b"a", b"", 0)], i="K\x01\x00")),
+    "a third kind of header": b"\0\0\0\4\2\0\0\0",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_BINARY)
+def test_both_cores_do_the_same_with_a_hostile_binary_header(name: str) -> None:
+    frame = HOSTILE_BINARY[name]
+    check_agreement([send_frame() + frame + send_frame()])
+    check_agreement([frame[:9], frame[9:20], frame[20:]])
+
+
+def test_both_cores_do_the_same_with_a_binary_header_cut_or_changed_anywhere() -> None:
+    whole = FrameDecoder().feed(in_binary(send_frame(b"")))[0].header
+    cut = [encode_frame(BINARY, whole[:size], b"") for size in range(len(whole))]
+    changed = [
+        encode_frame(BINARY, whole[:at] + bytes([byte]) + whole[at + 1 :], b"")
+        for at in range(len(whole))
+        for byte in (0, 0x7F, 0x80, 0xFF)
+    ]
+    check_agreement(cut)
+    check_agreement(changed)
+
+
 SINGLES = st.tuples(
     st.binary(max_size=20),
     PROPERTIES.map(str.encode) | st.binary(max_size=6),
@@ -293,7 +481,9 @@ BATCHES = st.builds(
         {}, optional={"i": PROPERTIES, "f": NUMBERS, "j": NUMBERS, "flag": st.just(2)}
     ),
 )
-FRAMES = SENDS | SENDS | PULLS | BATCHES | damaged() | st.just(HEARTBEAT) | st.binary(max_size=12)
+BINARIES = (SENDS | PULLS | BATCHES).map(in_binary) | damaged_binary()
+OTHERS = st.just(HEARTBEAT) | st.binary(max_size=12)
+FRAMES = SENDS | SENDS | PULLS | BATCHES | damaged() | BINARIES | OTHERS
 
 
 @settings(deadline=None, max_examples=300)

@@ -297,8 +297,8 @@ class Overload:
     def refuse(self, connection: Connection, data: bytes, start: int) -> int:
         """Refuse the requests that `data` has from `start` on, up to the first that is none of it.
 
-        Gives where that begins. What is not refused as busy, or has a header that the hot path
-        would not read either, is left where it is.
+        Gives where that begins. What is not refused as busy, or has a header of another form than
+        most, is left where it is: the hot path leaves late requests alone, handlers refuse them.
         """
         answer_to = self._answers()
         answers: Parts = []

@@ -33,7 +33,15 @@ from orbitmq.core.plain import (
 )
 from orbitmq.core.plain_rows import AGE_S_MAX as _AGE_S_MAX, rows_of
 from orbitmq.core.record_keys import WORDS_MAX as _WORDS_MAX
-from orbitmq.core.state import Got, Staged, send_answer_parts, send_answer_template, topic_field
+from orbitmq.core.state import (
+    BINARY_ANSWER_BEGIN as _BINARY_ANSWER_BEGIN,
+    Got,
+    Staged,
+    binary_send_answer_end,
+    send_answer_parts,
+    send_answer_template,
+    topic_field,
+)
 from orbitmq.ensure import ensure
 from orbitmq.watermark import Watermark
 from orbitmq.wire import command as _command, frame as _frame, headers_client as _headers
@@ -52,6 +60,8 @@ cdef enum:
 
 cdef Py_ssize_t PULLED_SIZE_MAX = _PULLED_SIZE_MAX
 cdef Py_ssize_t HEADER_SIZE_MAX = _command.HEADER_SIZE_MAX
+cdef Py_ssize_t FIELD_COUNT_MAX = _command.FIELD_COUNT_MAX
+cdef bytes BINARY_BEGIN = _BINARY_ANSWER_BEGIN
 cdef Py_ssize_t FRAME_SIZE_MAX = _frame.FRAME_SIZE_MAX
 cdef Py_ssize_t PROPERTIES_SIZE_MAX = _properties.PROPERTIES_SIZE_MAX
 cdef Py_ssize_t BULK_COUNT_MAX = shared.BULK_COUNT_MAX
@@ -78,6 +88,7 @@ include "compiled_parts/state.pxi"
 include "compiled_parts/core_state.pxi"
 include "compiled_parts/rows.pxi"
 include "compiled_parts/append.pxi"
+include "compiled_parts/binary.pxi"
 include "compiled_parts/send.pxi"
 include "compiled_parts/batch.pxi"
 include "compiled_parts/pull.pxi"

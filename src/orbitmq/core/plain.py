@@ -4,13 +4,14 @@ In: the bytes of one read and the state. Out: the bytes used, the answers, the l
 on, the queues that grew, and the first frame that is not ours to handle.
 
 Rules:
-1. Only the ordinary case is handled: JSON headers of codes 310, 10, 320 and 11, known topics and
-   queues,
-   no property that makes the broker act. Everything else is handed back as the first unknown frame;
+1. Only the ordinary case is handled: codes 310, 10, 320 and 11, known topics and queues, no
+   property that makes the broker act. Everything else is handed back as the first unknown frame;
    nothing behind that frame is touched, so order is kept.
 2. Records are staged only; the answers must not leave before the store has written them.
 3. Bytes that cannot be a frame are left alone, neither used nor judged: the connection's decoder
    judges them, after the frames before them were handled.
+4. A binary header means what the same fields mean as texts in JSON, and its answer has a binary
+   header, too.
 """
 
 import struct
@@ -27,9 +28,24 @@ from orbitmq.core.plain_rows import file_rows
 from orbitmq.core.state import CoreState, LogTail, Origin, Parts, Queue, Subscription, Topic
 from orbitmq.errors import RemoteProtocolError
 from orbitmq.wire.batch import decode_batch
-from orbitmq.wire.command import FLAG_ONEWAY, HEADER_SIZE_MAX, LANGUAGE, VERSION
+from orbitmq.wire.command import (
+    FLAG_ONEWAY,
+    HEADER_SIZE_MAX,
+    LANGUAGE,
+    VERSION,
+    decode_command,
+    encode_command,
+)
 from orbitmq.wire.fields import Int32, Int64
-from orbitmq.wire.frame import COPY_BELOW_BYTES, FRAME_SIZE_MAX, Frame, cut_frame
+from orbitmq.wire.frame import (
+    BINARY,
+    COPY_BELOW_BYTES,
+    FRAME_SIZE_MAX,
+    JSON,
+    PREFIX_SIZE,
+    Frame,
+    cut_frame,
+)
 from orbitmq.wire.headers_client import PULL_COMMITS, PULL_HAS_SUBSCRIPTION
 from orbitmq.wire.properties import PROPERTIES_SIZE_MAX
 from orbitmq.wire.sysflag import SENDER_BITS
@@ -145,7 +161,7 @@ _SEND_V2, _SEND_V1, _SEND_BATCH, _PULL = 310, 10, 320, 11
 _SENDS = (_SEND_V2, _SEND_V1, _SEND_BATCH)
 CODES = frozenset((*_SENDS, _PULL))
 """What is answered here, before the table of requests is asked."""
-_BAD_HEADER = (msgspec.DecodeError, ValueError, RecursionError)
+_BAD_HEADER = (msgspec.DecodeError, ValueError, RecursionError, RemoteProtocolError)
 
 PULL_ANSWER = (
     b'{"code":0,"extFields":{"suggestWhichBrokerId":"0","nextBeginOffset":"%d","minOffset":"%d",'
@@ -168,18 +184,20 @@ def handle_one_read(
     answers: Parts = []
     sends = pulls = pulled_size = 0
     while end - position >= 8 and not origin.is_guarded:
-        length, header_size = _PREFIX.unpack_from(data, position)
-        if header_size > HEADER_SIZE_MAX or not header_size <= length - 4 <= FRAME_SIZE_MAX - 8:
-            break  # a binary header (its type is in the upper byte), too much, or no frame at all
+        length, kind, header_size = _cut_prefix(data, position)
+        is_whole = header_size <= length - 4 <= FRAME_SIZE_MAX - 8
+        if kind > BINARY or header_size > HEADER_SIZE_MAX or not is_whole:
+            break  # too much, or no frame at all
         frame_end = position + 4 + length
         if frame_end > end or pulled_size > PULLED_SIZE_MAX:
             end = position  # nothing more is ours for now
             break
         body_start = position + 8 + header_size
         try:
-            header = decode_header(data[position + 8 : body_start])
+            header = _read_header(kind, data[position + 8 : body_start])
         except _BAD_HEADER:
             break
+        count = len(answers)
         if header.code == _PULL:
             size = plain_pull(state, header, answers)
             if not size:
@@ -195,6 +213,8 @@ def handle_one_read(
                 answers.append(answer)
         else:
             break
+        if kind == BINARY and len(answers) > count:
+            answers[count] = _in_binary(bytes(answers[count]))
         position = frame_end
     unknown = next_frame(data, position) if position < end else None
     if unknown is not None:
@@ -213,6 +233,31 @@ def next_frame(data: bytes, position: int) -> Frame | None:
         return cut_frame(data, position)
     except RemoteProtocolError:
         return None  # rule 3
+
+
+def _cut_prefix(data: bytes, position: int) -> tuple[int, int, int]:
+    """Return the length of a frame, the kind of its header, and the header's size."""
+    length, word = _PREFIX.unpack_from(data, position)
+    return length, word >> 24, word & 0xFFFFFF
+
+
+def _read_header(kind: int, data: bytes) -> Header:
+    if kind == JSON:
+        return decode_header(data)
+    command = decode_command(Frame(kind, data, b""))
+    fields = msgspec.Raw(msgspec.json.encode(command.fields))
+    return Header(command.code, fields, command.opaque, command.flag)
+
+
+def _in_binary(answer: bytes) -> bytes:
+    """Return the same answer, or the beginning of one, with a binary header."""
+    length, _, json_size = _cut_prefix(answer, 0)
+    body_start = PREFIX_SIZE + json_size
+    command = decode_command(Frame(JSON, answer[PREFIX_SIZE:body_start], b""), FRAME_SIZE_MAX)
+    command.serialization = BINARY
+    header = encode_command(command)[PREFIX_SIZE:]
+    prefix = _PREFIX.pack(length - json_size + len(header), BINARY << 24 | len(header))
+    return b"".join((prefix, header, answer[body_start:]))
 
 
 def _send(state: CoreState, header: Header, body: bytes, origin: Origin) -> bytes | None:

@@ -21,7 +21,8 @@ import msgspec
 from orbitmq.core.admit import cluster_entry
 from orbitmq.errors import SettingError
 from orbitmq.watermark import Watermark
-from orbitmq.wire.command import LANGUAGE, VERSION
+from orbitmq.wire.command import FLAG_RESPONSE, LANGUAGE, VERSION, Command, encode_command
+from orbitmq.wire.frame import BINARY, PREFIX_SIZE
 from orbitmq.wire.record import MAGIC_V1, MAGIC_V2, layout_of
 from orbitmq.wire.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
@@ -434,6 +435,19 @@ def send_answer_parts(region: str, *, is_traced: bool) -> tuple[bytes, ...]:
         fields + b'},"flag":1,"language":"' + LANGUAGE.encode() + b'","opaque":',
         b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION,
     )
+
+
+_ANSWERED = Command(0, flag=FLAG_RESPONSE, serialization=BINARY)
+
+BINARY_ANSWER_BEGIN = encode_command(_ANSWERED)[PREFIX_SIZE:][:5]
+"""Code, language and version of an answer in a binary header."""
+
+
+def binary_send_answer_end(region: str, *, is_traced: bool) -> bytes:
+    """Return the last entries of a send's answer in a binary header: what does not vary."""
+    fields = {"MSG_REGION": region, "TRACE_ON": "true" if is_traced else "false"}
+    answered = msgspec.structs.replace(_ANSWERED, fields=fields)
+    return encode_command(answered)[len(encode_command(_ANSWERED)) :]
 
 
 def send_answer_template(parts: Iterable[bytes]) -> bytes:

@@ -46,6 +46,7 @@ cdef class CoreState:
     cdef bytes answer_begin
     cdef bytes answer_region
     cdef bytes answer_end
+    cdef bytes answer_binary
     cdef Buffer answers
     cdef Buffer text
     cdef Buffer ranges
@@ -93,6 +94,7 @@ cdef class CoreState:
         self.send_answer = send_answer_template(self.answer_parts)
         self.answer_begin = self.answer_parts[0]
         self.answer_region, self.answer_end = self.answer_parts[3], self.answer_parts[4]
+        self.answer_binary = binary_send_answer_end(region, is_traced=is_traced)
 
     def set_store_id(self, bytes store_id not None):
         """Say what message ids begin with."""

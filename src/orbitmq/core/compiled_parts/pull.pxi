@@ -262,13 +262,16 @@ cdef long long answer_pull(
     cdef bytes answer, piece
     cdef int number
     numbers[0], numbers[1], numbers[2], numbers[3] = next_offset, queue.min_offset, queue.readable_offset, request.opaque
-    for number in range(5):
-        piece = state.pull_parts[number]
-        at = store_bytes(at, <Bytes>PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece))
-        if number < 4:
-            at = store_decimal(at, numbers[number])
+    if request.is_binary:
+        at = answer_pull_binary(head, numbers, chosen.size)
+    else:
+        for number in range(5):
+            piece = state.pull_parts[number]
+            at = store_bytes(at, <Bytes>PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece))
+            if number < 4:
+                at = store_decimal(at, numbers[number])
+        store_u32(store_u32(head, <unsigned int>(at - head - 4 + chosen.size)), <unsigned int>(at - head - 8))
     head_size = at - head
-    store_u32(store_u32(head, <unsigned int>(head_size - 4 + chosen.size)), <unsigned int>(head_size - 8))
     if chosen.size >= chosen.ranges * COPY_BELOW_BYTES:
         parts = views_of(state.tail, ranges, chosen.ranges)
         flush_answers(state, answers)

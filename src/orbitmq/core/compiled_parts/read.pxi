@@ -18,6 +18,7 @@ def handle_one_read(
     cdef Request request
     cdef View view
     cdef Py_ssize_t size
+    cdef bint is_known
     if not 0 <= start <= PyBytes_GET_SIZE(data):
         ensure(False, "the frames begin inside the read")
     state.tail.advance_clock(now_ms)
@@ -25,7 +26,7 @@ def handle_one_read(
     while end - at >= 8 and not origin.is_guarded:
         length = load_i32(at)
         size = load_u32(at + 4) & 0xFFFFFF
-        if at[4] > 0 or size > HEADER_SIZE_MAX or not size <= length - 4 <= FRAME_SIZE_MAX - 8:
+        if at[4] > 1 or size > HEADER_SIZE_MAX or not size <= length - 4 <= FRAME_SIZE_MAX - 8:
             break
         if length + 4 > end - at or pulled_size > PULLED_SIZE_MAX:
             end = at  # nothing more is ours for now
@@ -33,7 +34,8 @@ def handle_one_read(
         body = at + 8 + size
         view.at = body
         view.size = length - 4 - size
-        if not scan_json(at + 8, body, &request):
+        is_known = scan_binary(at + 8, body, &request) if at[4] else scan_json(at + 8, body, &request)
+        if not is_known:
             break
         if request.code != 11:
             if not take_send(state, origin, &request, view):

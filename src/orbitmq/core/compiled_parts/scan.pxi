@@ -1,4 +1,4 @@
-# Headers of requests: JSON in any order of fields.
+# Headers of requests in JSON, in any order of fields; `binary` has the others.
 #
 # In: the bytes of a header. Out: a Request whose fields are views of them.
 # Rules:
@@ -31,6 +31,7 @@ cdef struct Request:
     int code
     int flag
     int opaque
+    bint is_binary
     Value fields[FIELD_COUNT]
 
 

@@ -204,10 +204,14 @@ cdef int answer_send(
     cdef View region = view_of(state.answer_region)
     cdef View end = view_of(state.answer_end)
     cdef unsigned char *start = state.answers.room(
-        begin.size + count * (id.size + 17) + region.size + end.size + 160
+        begin.size + count * (id.size + 17) + region.size + end.size + 160 + PyBytes_GET_SIZE(state.answer_binary)
     )
-    cdef unsigned char *at = store_bytes(start + 8, begin.at, begin.size)
+    cdef unsigned char *at = start + 8
     cdef Py_ssize_t number
+    if request.is_binary:
+        state.answers.used += answer_send_binary(state, start, request.opaque, queue, log_offsets, count) - start
+        return 0
+    at = store_bytes(at, begin.at, begin.size)
     for number in range(count):
         if number:
             at = store_bytes(at, b",", 1)
