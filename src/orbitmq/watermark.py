@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable
 from itertools import islice
 
-from orbitmq.ensure import ensure
+from orbitmq.ensure import BrokenInvariant
 from orbitmq.errors import StoreError
 
 WAITERS_MAX = 100_000
@@ -126,7 +126,8 @@ class Watermark:
 
     def advance(self, number: int) -> None:
         """Raise the number, unless it has failed; calls nobody."""
-        ensure(number >= self.number, "a watermark never falls")
+        if number < self.number:
+            raise BrokenInvariant("a watermark never falls")
         if self.failure is None:
             self.number = number
 
@@ -136,6 +137,8 @@ class Watermark:
 
     def wake(self, count_max: int = sys.maxsize) -> None:
         """End those whose number is reached, at most so many; after a failure, all others, too."""
+        if not self._numbers:
+            return  # most turns end without anybody who waits
         self._end(self.number, self._reach, count_max)
         if self.failure is not None:
             self.refuse(self.failure)

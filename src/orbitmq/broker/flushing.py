@@ -111,7 +111,7 @@ class Flusher:
         """Sync what was written: at once if it may not be seen before, or else if it is enough."""
         if self._store.is_sync_flush:
             self.want_sync()
-        elif self.is_eager:
+        elif not self._settings.flush_commit_log_timed:
             self._sync(self._settings.flush_commit_log_least_pages)
 
     async def finish_removals(self) -> None:

@@ -94,8 +94,9 @@ class HeldReads:
 
     def wake(self, grown: set[Queue]) -> None:
         """Answer the reads that can be answered now that `grown` have grown."""
-        for queue in grown & self._by_queue.keys():
-            self._due.update(self._by_queue[queue])
+        if self._by_queue:
+            for queue in grown & self._by_queue.keys():
+                self._due.update(self._by_queue[queue])
         if self._due and not self._is_slicing:
             self._look_at_due()
 

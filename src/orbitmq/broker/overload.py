@@ -114,6 +114,7 @@ class Overload:
         self._patiences_of: BrokerSettings | None = None
         self._patiences: list[tuple[float, _Kind]] = []
         """How long each kind may wait, the shortest first, by those settings."""
+        self._first_patience_s = math.inf
         self._late: dict[_Kind, str] = {}
         """The kinds that are late in this turn, with what they are told."""
         self.is_late = False
@@ -159,7 +160,10 @@ class Overload:
         """Note that input is about to be handled; call it for a read from `look_s` on."""
         if self.look_s == -math.inf:
             self._began_s = now_s
-            self._late_s = now_s + self._first_patience_s()
+            settings = self._settings()
+            if settings is not self._patiences_of:
+                self._learn_patiences(settings)
+            self._late_s = now_s + self._first_patience_s
             if self._slow_write is not None:
                 self._obey_slow_write(now_s, *self._slow_write)
             self._turn.request()
@@ -177,16 +181,14 @@ class Overload:
             self._late.clear()
             self._note_late()
 
-    def _first_patience_s(self) -> float:
-        settings = self._settings()
-        if settings is not self._patiences_of:
-            self._patiences_of = settings
-            self._patiences = sorted(
-                (kind.patience_ms(settings) / 1000, kind)
-                for kind in _KINDS
-                if settings.broker_fast_failure_enable
-            )
-        return self._patiences[0][0] if self._patiences else math.inf
+    def _learn_patiences(self, settings: BrokerSettings) -> None:
+        self._patiences_of = settings
+        self._patiences = sorted(
+            (kind.patience_ms(settings) / 1000, kind)
+            for kind in _KINDS
+            if settings.broker_fast_failure_enable
+        )
+        self._first_patience_s = self._patiences[0][0] if self._patiences else math.inf
 
     def _fall_behind(self, now_s: float) -> None:
         """Refuse from here on what has waited too long, and look out for the next kind."""

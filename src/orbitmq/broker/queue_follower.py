@@ -74,7 +74,7 @@ class GrownQueues:
 
     def tell(self, grown: set[Queue]) -> None:
         """Say which queues have grown."""
-        if self._callbacks.keys().isdisjoint(grown):
+        if not self._callbacks or self._callbacks.keys().isdisjoint(grown):
             return
         for queue in [queue for queue in self._callbacks if queue in grown]:
             for tell in list(self._callbacks[queue]):

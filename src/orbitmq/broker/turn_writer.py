@@ -50,11 +50,9 @@ class WriterParts(NamedTuple):
     """Called in this order with the queues that grew, when that may be seen."""
 
 
-class _Staged(NamedTuple):
-    connection: Connection
-    answers: Parts
-    waits: bool
-    """Whether they say something of records that may be seen when they leave."""
+_Staged = tuple[Connection, Parts, bool]
+"""Answers to one connection, and whether they say something of records that may be seen when they
+leave. One is made for each read that brings sends."""
 
 
 class TurnWriter:
@@ -86,7 +84,7 @@ class TurnWriter:
 
     def stage_hot(self, connection: Connection, answers: Parts) -> None:
         """Keep answers of the hot path, which knows no topic that is not saved."""
-        self._staged.append(_Staged(connection, answers, waits=True))
+        self._staged.append((connection, answers, True))
         if not self._turn.is_requested:
             self._turn.request()
 
@@ -98,7 +96,7 @@ class TurnWriter:
         Those to the first messages of a topic wait until it is saved, too.
         """
         if not answers or topic not in self._parts.topics.unsaved:
-            self._staged.append(_Staged(connection, answers, waits_for_sync))
+            self._staged.append((connection, answers, waits_for_sync))
             self._turn.request()
             return
 
@@ -147,8 +145,8 @@ class TurnWriter:
             self._refuse(staged, error)
         except Exception as error:  # what nobody foresaw: none may wait, none be told "stored"
             self._tell_written(StoreError(f"the log was not written: {error!r}"))
-            for one in staged:
-                one.connection.drop("internal-error")
+            for connection, _, _ in staged:
+                connection.drop("internal-error")
             raise
         else:
             self._write_sizes.observe(tail.written_offset - start)
@@ -161,8 +159,8 @@ class TurnWriter:
         """Tell everybody that nothing of this turn was stored."""
         self._write_failures.report(str(error))
         self._tell_written(error)
-        for one in staged:
-            send_turned(one.connection, one.answers, partial(as_refused, cause=str(error)))
+        for connection, answers, _ in staged:
+            send_turned(connection, answers, partial(as_refused, cause=str(error)))
         self._store.wake()  # it may have been halted
 
     def _acknowledge(self, staged: list[_Staged], grown: set[Queue]) -> None:
@@ -171,8 +169,12 @@ class TurnWriter:
             self._parts.overload.note_slow_write(self._store.stats.last_put_s)
         self._tell_written(None)
         log_end = self._tail.written_offset
+        is_visible = self._tail.visible.number >= log_end
         for connection, answers, waits in staged:
-            self._answer(connection, answers, log_end if waits else 0)
+            if is_visible or not waits:
+                connection.send_parts(answers)
+            else:
+                self._answer(connection, answers, log_end)
         self._parts.flusher.note_written()
         self._note_seen(grown)
 

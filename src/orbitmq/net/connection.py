@@ -404,7 +404,10 @@ class Connection(asyncio.Protocol):
         """
         if self.state > _CLOSING:
             return
-        self._output.add(parts)
+        output = self._output
+        output.parts += parts
+        # Of clients that send one by one, each is answered by one piece.
+        output.size += len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
         if not self._is_touched and parts:
             self._is_touched = True
             self._turn.touch(self)

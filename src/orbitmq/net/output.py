@@ -1,7 +1,7 @@
 """What one connection has to send: collected in a turn, written at once at its end.
 
-In: encoded frames in pieces, and word of the transport that its buffer is full or empty again. Out:
-one write a turn.
+In: encoded frames in pieces, added by the connection, and word of the transport that its buffer is
+full or empty again. Out: one write a turn.
 
 Rules:
 1. Above `output_pause_bytes` the transport calls the peer undrained: it leaves too much unread.
@@ -10,7 +10,7 @@ Rules:
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from orbitmq.errors import LimitExceeded
 from orbitmq.net.limits import Limits
@@ -24,39 +24,34 @@ Parts = list[bytes | memoryview]
 class Output:
     """The unsent output of one connection."""
 
-    __slots__ = ("_drained", "_limits", "_loop", "_parts", "is_undrained", "size")
+    __slots__ = ("_drained", "_limits", "_loop", "is_undrained", "parts", "size")
 
     def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
         self._limits = limits
         self._loop = loop
-        self._parts: Parts = []
         self._drained: asyncio.Future[None] | None = None
+        self.parts: Parts = []
+        """What waits for the end of the turn."""
         self.size = 0
-        """Bytes that wait for the end of the turn."""
+        """Its bytes: whoever adds parts adds them here, too."""
         self.is_undrained = False
         """Whether the peer leaves too much of what was written unread."""
 
-    def add(self, parts: Sequence[bytes | memoryview]) -> None:
-        """Queue pieces for the end of the turn."""
-        self._parts += parts
-        # Of clients that send one by one, each is answered by one piece.
-        self.size += len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
-
     def clear(self) -> None:
         """Forget what is queued."""
-        self._parts, self.size = [], 0
+        self.parts, self.size = [], 0
 
     def write(self, transport: asyncio.Transport, tls: TlsPipe | None) -> bool:
         """Give all that is queued to the transport at once; False: the peer is too slow for it."""
-        parts, size = self._parts, self.size
-        self._parts, self.size = [], 0
+        parts, size = self.parts, self.size
+        self.parts, self.size = [], 0
         unsent = transport.get_write_buffer_size() if self.is_undrained else 0
         if unsent + size > self._limits.output_bytes_max:
             return False
-        if tls is not None:
-            transport.write(tls.seal(parts))
-        elif len(parts) == 1:
+        if len(parts) == 1 and tls is None:
             transport.write(parts[0])
+        elif tls is not None:
+            transport.write(tls.seal(parts))
         elif size < len(parts) * COPY_BELOW_BYTES:
             transport.write(b"".join(parts))
         else:

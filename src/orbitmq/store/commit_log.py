@@ -67,17 +67,20 @@ class CommitLog:
 
         Raises StoreError when a file refuses; then nothing of `data` will be read as a record.
         """
-        self._written_from = log_offset // self._tail.file_size
+        first = log_offset // self._tail.file_size
+        last = (log_offset + len(data) - 1) // self._tail.file_size
+        self._written_from = first
         try:
+            # Before anything is written: a full disk refuses here, most often.
+            for number in range(first, last + 1):
+                if number not in self._open:
+                    self._file(number)
             self._write(log_offset, data)
         finally:
             self._written_from = None
 
     def _write(self, log_offset: int, data: bytes | bytearray | memoryview) -> None:
-        file_size = self._tail.file_size
-        for number in range(log_offset // file_size, -(-(log_offset + len(data)) // file_size)):
-            self._file(number)  # before anything is written: a full disk refuses here, most often
-        done = 0
+        file_size, done = self._tail.file_size, 0
         try:
             while done < len(data):
                 number, position = divmod(log_offset + done, file_size)

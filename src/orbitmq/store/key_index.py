@@ -216,10 +216,12 @@ class KeyIndex:
         if not self._is_on:
             return
         self.left_out += left_out
-        if rows and _offset_in(rows, 0) <= self.end_offset:
-            rows = self._unknown(rows)
         if not rows:
             return
+        if _offset_in(rows, 0) <= self.end_offset:
+            rows = self._unknown(rows)
+            if not rows:
+                return
         self.end_offset = _offset_in(rows, len(rows) - ROW.size)
         self._last_hashes = []
         self._pending += rows

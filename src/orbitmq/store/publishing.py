@@ -65,19 +65,21 @@ class Publisher:
         grown: set[Queue] = set()
         published: list[Written] = []
         waiting, visible = self._waiting, self._tail.visible
-        end_offset = min(mark.number for mark in self.required)
+        if not waiting:
+            return grown, published
+        end_offset = waiting[-1].end_offset
+        for mark in self.required:
+            if mark.number < end_offset:
+                end_offset = mark.number
         while waiting and waiting[0].end_offset <= end_offset:
             written = waiting.popleft()
             published.append(written)
             visible.advance(written.end_offset)
+            entry_count = 0
             for queue, next_offset in written.grown:
-                self._grow(queue, next_offset)
+                self.queue_count += not queue.readable_offset
+                entry_count += queue.publish(next_offset)
                 grown.add(queue)
-            self.message_count -= written.copy_count
+            self.entry_total += entry_count
+            self.message_count += entry_count - written.copy_count
         return grown, published
-
-    def _grow(self, queue: Queue, next_offset: int) -> None:
-        self.queue_count += not queue.readable_offset
-        count = queue.publish(next_offset)
-        self.entry_total += count
-        self.message_count += count

@@ -69,8 +69,8 @@ class Refusals:
             self._unsynced_since_s = None
         elif self._unsynced_since_s is None:
             self._unsynced_since_s = now_s
-        options = self._options
-        age_ms = self.unsynced_ms(now_s)
+        options, since_s = self._options, self._unsynced_since_s
+        age_ms = 0 if since_s is None else int((now_s - since_s) * 1000)
         reason = ""
         if unsynced_bytes > options.unsynced_bytes_max:
             reason = (

@@ -51,8 +51,9 @@ class StoreStats:
         self.put_counts_us[min(took_us.bit_length(), _US_BITS_MAX)] += count
         self.put_count += count
         self.put_bytes += size
-        self.put_ms_max = max(self.put_ms_max, took_ms)
-        self.put_counts[bisect_left(PUT_STEPS_MS, took_ms)] += count
+        if took_ms > self.put_ms_max:
+            self.put_ms_max = took_ms
+        self.put_counts[bisect_left(PUT_STEPS_MS, took_ms) if took_ms else 0] += count
 
     def put_times(self) -> str:
         """Return the distribution of put times as the original's runtime info prints it."""

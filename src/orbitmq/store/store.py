@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from orbitmq.core import Queue
-from orbitmq.ensure import ensure
+from orbitmq.ensure import BrokenInvariant, ensure
 from orbitmq.errors import StoreError, SyncFailed
 from orbitmq.store.checkpoint import Mark
 from orbitmq.store.cleaning import Cleaner, CleanerOutside, CleanerParts
@@ -175,7 +175,7 @@ class Store:
     @property
     def unsynced_bytes(self) -> int:
         """How much of the log is not surely on the disk."""
-        return self.tail.written_offset - self.durable_offset
+        return self.tail.written_offset - self.durable.number
 
     @property
     def unsynced_ms(self) -> int:
@@ -279,13 +279,13 @@ class Store:
         self, data: bytes | bytearray | memoryview, grown: Collection[tuple[Queue, int]] = ()
     ) -> int:
         tail = self.tail
-        ensure(
-            tail.written_offset + len(data) == tail.end_offset,
-            "staged bytes and log end disagree",
-        )
+        start = tail.written_offset
+        if start + len(data) != tail.end_offset:
+            raise BrokenInvariant("staged bytes and log end disagree")
         try:
-            self._refusals.check_not_halted()
-            self._log.write(tail.written_offset, data)
+            if tail.refusal:
+                self._refusals.check_not_halted()
+            self._log.write(start, data)
         except BaseException:
             self._take_back(grown)
             raise
@@ -294,14 +294,16 @@ class Store:
     def _note_written(self, written: Written, size: int, begin_s: float) -> set[Queue]:
         """Move the ends on; return the queues that grew."""
         tail, hot_bytes = self.tail, self._options.hot_bytes
-        tail.written.advance(tail.end_offset)
+        end_offset = tail.end_offset
+        tail.written.advance(end_offset)
         self._publisher.add(written)
         now_s = self._clock.monotonic_s()
         if self._sync_job is not None and self._sync_job.later_since_s is None and size:
             self._sync_job.later_since_s = now_s
-        self._refusals.note_behind(self.unsynced_bytes, self.unwritten_bytes, now_s)
-        if tail.written_offset - tail.hot_offset > hot_bytes:
-            tail.cool(tail.written_offset - hot_bytes)
+        unwritten_bytes = self._behind.entry_bytes + self._opened.index.memory_bytes
+        self._refusals.note_behind(end_offset - self.durable.number, unwritten_bytes, now_s)
+        if end_offset - tail.hot_offset > hot_bytes:
+            tail.cool(end_offset - hot_bytes)
             self._log.keep_hot(tail.hot_offset)
         self.stats.count_puts(written.message_count, size, now_s - begin_s)
         return self.publish()

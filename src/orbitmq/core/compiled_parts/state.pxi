@@ -207,8 +207,10 @@ cdef class LogTail:
         for queue in self.grown:
             queue.has_grown = False
             grown.append((queue, queue.next_offset))
-        counts = (self.staged_count, self.copy_count, self.left_out)
-        staged = Staged(self.staged, grown, self.row_buffer.copy(), *counts)
+        staged = tuple.__new__(
+            Staged,
+            (self.staged, grown, self.row_buffer.copy(), self.staged_count, self.copy_count, self.left_out),
+        )
         self.buffer, self.spare = self.spare, self.buffer
         self._empty()
         return staged
