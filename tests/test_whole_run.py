@@ -121,11 +121,12 @@ def test_what_fails_twice_or_has_the_marker_once_has_failed(tmp_path: Path) -> N
 
 
 def test_the_second_run_ends_in_time_and_what_it_did_not_reach_has_failed(tmp_path: Path) -> None:
-    done = whole_run(tmp_path, "-k", "unstable or hangs", "--again-limit", "3")
+    done = whole_run(tmp_path, "-k", "unstable or hangs", "--again-limit", "8")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "out of time after 3 s" in done.stdout
-    assert named("unstable", done.stdout) == {"test_is_unstable"}
-    assert named("failed", done.stdout) == {"test_hangs_the_second_time"}
+    assert "out of time after 8 s" in done.stdout
+    unstable, failed = named("unstable", done.stdout), named("failed", done.stdout)
+    assert "test_hangs_the_second_time" in failed  # it may have come first
+    assert unstable | failed == {"test_is_unstable", "test_hangs_the_second_time"}
 
 
 def test_a_part_runs_its_own_tests_in_their_long_form(tmp_path: Path) -> None:

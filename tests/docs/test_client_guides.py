@@ -54,9 +54,8 @@ def _run(folder: Path, namesrv: str, *command: str) -> str:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    if command[0] == "-W":
-        warnings = done.stderr.splitlines()  # examples also show what fails, which is told
-        assert [line for line in warnings if "is a dead letter of group" not in line] == []
+    if command[0] == "-W":  # what the client logs of a missing topic, say, may stand there
+        assert not re.search(r"Warning|Exception ignored|Traceback", done.stderr), done.stderr
     return done.stdout
 
 

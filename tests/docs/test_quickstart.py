@@ -60,6 +60,7 @@ def test_the_producer_sends_1000_greetings_and_the_consumer_prints_them_whatever
 
 def test_the_producer_waits_a_second_after_an_error() -> None:
     with running("quickstart_producer", NOBODY) as producer:
+        assert NOBODY in lines_of(producer.stderr, 1)[0]  # what the client logs
         said = lines_of(producer.stderr, 1)
         begun_s = time.monotonic()
         said += lines_of(producer.stderr, 3)
