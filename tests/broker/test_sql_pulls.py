@@ -11,6 +11,7 @@ import pytest
 from orbitmq.broker import selecting
 from orbitmq.broker.context import Context
 from orbitmq.config import BrokerSettings
+from orbitmq.core import CHOSEN
 from orbitmq.net.turn import Turn
 from orbitmq.wire.command import Command
 from orbitmq.wire.record import scan_records
@@ -214,6 +215,65 @@ def test_an_unknown_kind_of_expression_is_refused_with_the_known_ones(tmp_path: 
         answer = await broker.call(by_request("x", expressionType="REGEX"))
         assert answer.code == 23
         assert "expected the type TAG or SQL92, found REGEX" in (answer.remark or "")
+
+    with_broker(tmp_path, scenario)
+
+
+# --- the hot path ---
+
+
+async def pull_twice(broker: Running) -> tuple[Command, int]:
+    """The second of two equal answers, and how many of the pulls the hot path answered."""
+    context = context_of(broker)
+    before = context.hot._pulls.value
+    first, second = await broker.call(by_group()), await broker.call(by_group())
+    assert (first.code, first.fields, first.body) == (second.code, second.fields, second.body)
+    return second, int(context.hot._pulls.value - before)
+
+
+async def told_again(broker: Running, expression: str, version: int) -> None:
+    """The group's heartbeat brings another subscription to T."""
+    subscription = {"topic": "T", "subString": expression, "subVersion": version}
+    subscription |= {"expressionType": "SQL92"}
+    consumer = {"groupName": "G", "subscriptionDataSet": [subscription]}
+    body = {"clientID": "c@1", "consumerDataSet": [consumer], "producerDataSet": []}
+    assert (await broker.call(Command(HEARTBEAT, body=json.dumps(body).encode()))).code == 0
+
+
+def test_the_hot_path_filters_as_long_as_the_filter_is_the_same(tmp_path: Path) -> None:
+    hot = 1 if CHOSEN.compiled is not None else 0
+
+    async def scenario(broker: Running) -> None:
+        await fill(broker, 6)
+        await join(broker, {"T": "n > 3"})
+        answer, hot_count = await pull_twice(broker)
+        assert (bodies(answer), hot_count) == ([b"4", b"5"], hot)
+        await told_again(broker, "n < 2", 6)
+        answer, hot_count = await pull_twice(broker)
+        assert (bodies(answer), hot_count) == ([b"0", b"1"], hot)
+        await told_again(broker, "n <", 7)
+        answer, hot_count = await pull_twice(broker)
+        assert (answer.code, hot_count) == (27, 0)
+
+    with_broker(tmp_path, scenario)
+
+
+def test_the_hot_path_does_not_filter_by_what_is_forgotten_or_no_longer_allowed(
+    tmp_path: Path,
+) -> None:
+    async def scenario(broker: Running) -> None:
+        await fill(broker, 6)
+        await join(broker, {"T": "n > 3"})
+        await pull_twice(broker)
+        context = context_of(broker)
+        context.change_settings({"enablePropertyFilter": "false"})
+        assert (await pull_twice(broker))[0].code == 1
+        context.change_settings({"enablePropertyFilter": "true"})
+        assert (await pull_twice(broker))[0].code == 0
+        data = context.filters.find("T", "G")
+        assert data is not None
+        context.filters._remove(data)
+        assert (await pull_twice(broker))[0].code == 27
 
     with_broker(tmp_path, scenario)
 

@@ -104,6 +104,7 @@ def assemble(
         clients=ClientTable(core),
     )
     writer.obey(settings)
+    context.filters.on_change = context.clients.withdraw_filter
     overload.on_late = lambda: _leave_late_pulls(context)
     context.on_settings_change.append(lambda changed: _obey(context, changed))
     return context
@@ -120,6 +121,7 @@ async def close_parts(context: Context) -> None:
 def _obey(context: Context, settings: BrokerSettings) -> None:
     """Hand on what parts keep by themselves."""
     set_core_limits(context.core, settings)
+    context.clients.withdraw_filters()
     context.topics.obey(settings)
     context.groups.is_auto_made = settings.auto_create_subscription_group
     context.cold_reads.limits = file_limits(settings)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from orbitmq.core import CoreState, Subscription
+from orbitmq.core import CoreState, RecordFilter, Subscription
 from orbitmq.errors import LimitExceeded
 from orbitmq.net.connection import Connection
 from orbitmq.wire.bodies_client import (
@@ -343,13 +343,31 @@ class ClientTable:
                 del self._groups_of[topic]
 
     def _offer(self, group: str, data: SubscriptionData) -> None:
-        """Let the hot path filter by a tag subscription; any other kind is not its business."""
+        """Let the hot path filter by a tag subscription; expressions come by `offer_filter`."""
         key = (group, data.topic)
         if data.expression_type == TAG and not data.class_filter_mode:
             codes = frozenset(data.code_set) or None
             self._core.subscriptions[key] = Subscription(data.sub_version, codes)
         else:
             self._core.subscriptions.pop(key, None)
+
+    def offer_filter(self, group: str, data: SubscriptionData, accepts: RecordFilter) -> None:
+        """Let the hot path filter by an expression that a pull was just served with.
+
+        It ends with the subscription, or by `withdraw_filter`.
+        """
+        self._core.subscriptions[group, data.topic] = Subscription(data.sub_version, None, accepts)
+
+    def withdraw_filter(self, group: str, topic: str) -> None:
+        """Leave pulls by an expression to the handler: something that it looks at has changed."""
+        known = self._core.subscriptions.get((group, topic))
+        if known is not None and known.accepts is not None:
+            del self._core.subscriptions[group, topic]
+
+    def withdraw_filters(self) -> None:
+        """Leave all pulls by expressions to the handler."""
+        for group, topic in list(self._core.subscriptions):
+            self.withdraw_filter(group, topic)
 
     def _drop_members(self, group: ConsumerGroup, gone: list[Connection]) -> set[str]:
         self.consumer_count -= len(gone)

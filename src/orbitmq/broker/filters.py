@@ -103,6 +103,8 @@ class FilterTable:
         self._stored_ms = stored_ms
         self.version = 0
         """Another one after each change."""
+        self.on_change: Callable[[str, str], None] = lambda _group, _topic: None
+        """Told of each filter that comes, changes or goes, by its group and topic."""
         self.bloom = bloom or Bloom()
         self._dead_ms_max = dead_ms_max
         self._by_topic: dict[str, dict[str, FilterData]] = {}
@@ -245,12 +247,16 @@ class FilterTable:
         return max(self._clock.wall_ms(), self._stored_ms())
 
     def _keep(self, data: FilterData) -> None:
-        self.version += 1
+        self._note_change(data)
         self._by_topic.setdefault(data.topic, {})[data.consumer_group] = data
         self._topics_of.setdefault(data.consumer_group, set()).add(data.topic)
 
-    def _remove(self, data: FilterData) -> None:
+    def _note_change(self, data: FilterData) -> None:
         self.version += 1
+        self.on_change(data.consumer_group, data.topic)
+
+    def _remove(self, data: FilterData) -> None:
+        self._note_change(data)
         groups, topics = self._by_topic[data.topic], self._topics_of[data.consumer_group]
         del groups[data.consumer_group]
         topics.discard(data.topic)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from orbitmq.broker.offset_moved import note_offset_moved
-from orbitmq.core import Gathered, PullStatus, Queue
+from orbitmq.core import Gathered, PullStatus, Queue, RecordFilter
 from orbitmq.net.connection import Parts
 from orbitmq.store.queue_ext import UnitFilter
 from orbitmq.wire.bodies_client import MessageQueue
@@ -23,9 +23,6 @@ from orbitmq.wire.record import log_offset_of
 
 if TYPE_CHECKING:
     from orbitmq.broker.context import Context
-
-RecordFilter = Callable[[memoryview], bool]
-"""Whether a whole record passes."""
 
 _CODES = {
     PullStatus.FOUND: ResponseCode.SUCCESS,

@@ -14,8 +14,8 @@ Rules:
 
 from collections.abc import Callable
 
-from orbitmq.broker.pulls import Pull, RecordFilter
-from orbitmq.core import CoreState, Gathered, LogTail, PullStatus, gather
+from orbitmq.broker.pulls import Pull
+from orbitmq.core import CoreState, Gathered, LogTail, PullStatus, RecordFilter, gather
 from orbitmq.core.state import ENTRY, SCAN_COUNT_LEAST
 
 LOOK_S = 0.002

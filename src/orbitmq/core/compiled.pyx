@@ -10,6 +10,7 @@ Rules:
 4. `tests/core/test_cores_agree.py` compares the two cores.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -71,6 +72,8 @@ cdef long long COPY_BELOW_BYTES = _frame.COPY_BELOW_BYTES
 cdef int PULL_COMMITS = _headers.PULL_COMMITS
 cdef int PULL_HAS_SUBSCRIPTION = _headers.PULL_HAS_SUBSCRIPTION
 cdef unsigned int BLANK_MAGIC = _record.BLANK_MAGIC
+cdef unsigned int MAGIC_V1 = _record.MAGIC_V1
+cdef unsigned int MAGIC_V2 = _record.MAGIC_V2
 cdef Py_ssize_t BATCH_COUNT_MAX = _BATCH_COUNT_MAX
 cdef int WORDS_MAX = _WORDS_MAX
 cdef long long AGE_S_MAX = _AGE_S_MAX
@@ -91,6 +94,7 @@ include "compiled_parts/append.pxi"
 include "compiled_parts/binary.pxi"
 include "compiled_parts/send.pxi"
 include "compiled_parts/batch.pxi"
+include "compiled_parts/filter.pxi"
 include "compiled_parts/pull.pxi"
 include "compiled_parts/read.pxi"
 

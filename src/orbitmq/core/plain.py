@@ -23,6 +23,7 @@ from orbitmq.core.admit import Admitted, Refusal, admit
 from orbitmq.core.admit_batch import admit_batch
 from orbitmq.core.plain_append import Stamp, append, append_copies
 from orbitmq.core.plain_batch import BATCH_COUNT_MAX, BatchColumns, BatchStamp, append_batch
+from orbitmq.core.plain_filter import SqlFilter
 from orbitmq.core.plain_gather import Gathered, PullStatus, gather
 from orbitmq.core.plain_rows import file_rows
 from orbitmq.core.state import CoreState, LogTail, Origin, Parts, Queue, Subscription, Topic
@@ -60,6 +61,7 @@ __all__ = [
     "PullStatus",
     "Queue",
     "ReadResult",
+    "SqlFilter",
     "Stamp",
     "Topic",
     "append",
@@ -395,7 +397,7 @@ def _subscription(state: CoreState, fields: _PullFields) -> Subscription | None:
     subscription = state.subscriptions.get((group, fields.topic))
     if subscription is None or subscription.version < fields.sub_version:
         return None
-    return subscription
+    return subscription if subscription.accepts is None else None
 
 
 def _commit(state: CoreState, fields: _PullFields) -> bool:

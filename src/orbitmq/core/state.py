@@ -276,12 +276,18 @@ class Topic:
         self.is_readable = is_readable
 
 
+RecordFilter = Callable[[memoryview], bool]
+"""Whether a whole record passes."""
+
+
 class Subscription(NamedTuple):
     """What a group's members have subscribed to of one topic."""
 
     version: int
     codes: frozenset[int] | None
     """The tag codes that pass, or None for all."""
+    accepts: RecordFilter | None = None
+    """Which of their records pass, or None for all. Only the compiled core serves these."""
 
 
 class Got:

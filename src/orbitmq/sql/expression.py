@@ -9,12 +9,13 @@ Rules:
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from orbitmq.errors import SqlError
 from orbitmq.sql.compiler import compile_truth
 from orbitmq.sql.numbers import NotComparable
 from orbitmq.sql.parser import parse
+from orbitmq.sql.program import make_program
 
 EXPRESSION_CHARS_MAX = 16_384
 KEPT_CHARS_MAX = 1_048_576
@@ -26,7 +27,7 @@ ENTRY_CHARS = 64
 class Expression:
     """A predicate over the properties of a message."""
 
-    __slots__ = ("_judge", "text")
+    __slots__ = ("_judge", "program", "record_filter", "text")
 
     def __init__(self, text: str) -> None:
         if len(text) > EXPRESSION_CHARS_MAX:
@@ -35,7 +36,12 @@ class Expression:
                 f"{len(text)} characters in an expression, limit {EXPRESSION_CHARS_MAX}",
             )
         self.text = text
-        self._judge = compile_truth(parse(text))
+        node = parse(text)
+        self._judge = compile_truth(node)
+        self.program = make_program(node)
+        """The same as steps, if it is ordinary."""
+        self.record_filter: Callable[[memoryview], bool] | None = None
+        """Kept for the core, which makes it once and finds it here."""
 
     def value(self, properties: Mapping[str, str]) -> bool | None:
         """Return what the expression says: true, false, or None for unknown or not comparable."""

@@ -2,7 +2,11 @@
 #
 # Rules:
 # 1. Nothing past the queue's `readable_offset` is looked at, and only memory is touched; see `plain_gather`.
-# 2. Records that are small on average are copied into the answer, large ones are views of the log.
+# 2. An SQL filter may cost some 2 ms a pull (WORK_MAX); what takes longer is for the handler, which looks at the clock.
+# 3. Records that are small on average are copied into the answer, large ones are views of the log.
+
+cdef enum:
+    WORK_MAX = 300000
 
 cdef struct Range:
     # Records that lie back to back in the log.
@@ -32,8 +36,9 @@ cdef inline bint passes(long long code, Codes codes):
     return False
 
 
-cdef int choose(CoreState state, Queue queue, Wanted *wanted, Chosen *chosen) except -1:
-    # Look at entries from an offset on that is in memory; the ranges go into `state.ranges`.
+cdef bint choose(CoreState state, Queue queue, SqlFilter accepts, Wanted *wanted, Chosen *chosen) except -1:
+    # Look at entries from an offset on that is in memory; the ranges go into `state.ranges`. False: it is not ours,
+    # for a record is odd or not in memory, or the look takes long.
     cdef long long first = wanted.queue_offset - queue.base_offset
     cdef long long held = PyByteArray_GET_SIZE(queue.entries) // ENTRY_SIZE - first
     cdef long long scan_max = max(wanted.count_max, SCAN_COUNT_LEAST) if wanted.is_filtered else wanted.count_max
@@ -41,16 +46,28 @@ cdef int choose(CoreState state, Queue queue, Wanted *wanted, Chosen *chosen) ex
     cdef Bytes at = <Bytes>PyByteArray_AS_STRING(queue.entries) + first * ENTRY_SIZE
     cdef Range *run = NULL
     cdef long long log_offset, size
+    cdef long long work = 0
+    cdef int said
+    cdef bint is_wanted
     memset(chosen, 0, sizeof(Chosen))
     state.ranges.clear()
     if count <= 0:
-        return 0
+        return True
     run = <Range *>state.ranges.room(count * sizeof(Range)) - 1
     while chosen.scanned < count:
-        if not wanted.is_filtered or passes(load_i64(at + 12), state.codes):
-            log_offset, size = load_i64(at), load_i32(at + 8)
+        log_offset, size = load_i64(at), load_i32(at + 8)
+        if accepts is not None:
+            if chosen.count == wanted.count_max:
+                return True
+            said = judge_entry(state.tail, accepts, log_offset, size, &work)
+            if said == ODD:
+                return False
+            is_wanted = said == YES
+        else:
+            is_wanted = not wanted.is_filtered or passes(load_i64(at + 12), state.codes)
+        if is_wanted:
             if chosen.count == wanted.count_max or (chosen.count and chosen.size + size > wanted.bytes_max):
-                return 0
+                return True
             if chosen.ranges == 0 or run.end != log_offset:
                 run += 1
                 run.start = log_offset
@@ -60,7 +77,22 @@ cdef int choose(CoreState state, Queue queue, Wanted *wanted, Chosen *chosen) ex
             chosen.count += 1
         chosen.scanned += 1
         at += ENTRY_SIZE
-    return 0
+    return True
+
+
+cdef int judge_entry(LogTail tail, SqlFilter accepts, long long log_offset, long long size, long long *work) except -1:
+    # What a filter says of the record of an entry; `work` grows by what it may have cost.
+    cdef Range place
+    cdef View properties
+    cdef View record
+    if log_offset < tail.hot_offset:
+        return ODD
+    place.start, place.end = log_offset, log_offset + size
+    record = log_part(tail, &place)
+    if not find_properties(record, &properties):
+        return ODD
+    work[0] += accepts.work(properties.size)
+    return accepts.judge(properties) if work[0] <= WORK_MAX else ODD
 
 
 cdef Range *ranges_of(CoreState state) noexcept:
@@ -83,12 +115,15 @@ cdef object status_of(Queue queue, long long queue_offset, long long *next_offse
     return PullStatus.COLD if queue_offset < queue.base_offset else None
 
 
-cdef object look(CoreState state, Queue queue, Wanted *wanted, Chosen *chosen, long long *next_offset):
+cdef object look(
+    CoreState state, Queue queue, SqlFilter accepts, Wanted *wanted, Chosen *chosen, long long *next_offset
+):
     # The status of a look; when it is FOUND the ranges are in `state.ranges`.
     status = status_of(queue, wanted.queue_offset, next_offset)
     if status is not None:
         return status
-    choose(state, queue, wanted, chosen)
+    if not choose(state, queue, accepts, wanted, chosen):
+        return PullStatus.COLD
     next_offset[0] = wanted.queue_offset + chosen.scanned
     if chosen.ranges == 0:
         return PullStatus.NO_MATCHED_MESSAGE
@@ -137,7 +172,7 @@ def gather(
     cdef long long next_offset
     memset(&chosen, 0, sizeof(Chosen))
     set_wanted(state, &wanted, queue_offset, count_max, codes, is_bulk)
-    status = look(state, queue, &wanted, &chosen, &next_offset)
+    status = look(state, queue, None, &wanted, &chosen, &next_offset)
     if status is not PullStatus.FOUND:
         return Gathered(status, next_offset, [], 0)
     parts = views_of(state.tail, ranges_of(state), chosen.ranges)
@@ -237,7 +272,8 @@ cdef long long take_pull(CoreState state, Request *request, list answers) except
     if subscription is None:
         return 0
     set_wanted(state, &wanted, numbers.queue_offset, numbers.count_max, subscription.codes, numbers.is_bulk)
-    if look(state, queue, &wanted, &chosen, &next_offset) is not PullStatus.FOUND:
+    wanted.is_filtered = wanted.is_filtered or subscription.accepts is not None
+    if look(state, queue, subscription.accepts, &wanted, &chosen, &next_offset) is not PullStatus.FOUND:
         return 0
     if numbers.sys_flag & PULL_COMMITS:
         queues = state.offsets.get(f"{name}@{group}")
