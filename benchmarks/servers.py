@@ -38,7 +38,11 @@ TAIL_CHARS = 4000
 PORT_MIN, PORT_MAX = 10_240, 32_000
 
 # What the original's start script sets as well: a busy machine must not turn sends away.
-AS_ORIGINAL = ("enablePropertyFilter=true", "waitTimeMillsInSendQueue=20000")
+AS_ORIGINAL = (
+    "enablePropertyFilter=true",
+    "waitTimeMillsInSendQueue=20000",
+    "diskMaxUsedSpaceRatio=95",
+)
 # A limit that the original lacks: ours refuses sends while the disk is far behind.
 WITHOUT_SYNC_LIMIT = ("unsyncedBytesMax=17179869184", "unsyncedMillisMax=120000")
 SYNC_SETTING = "flushDiskType=SYNC_FLUSH"
