@@ -242,11 +242,11 @@ def test_a_refused_write_is_no_put(figures: Figures, monkeypatch: pytest.MonkeyP
     queue = figures.store.queue("A", 0)
     size = queue.put_bytes
 
-    def refuse() -> None:
+    def refuse(_log_offset: int, _data: bytes) -> None:
         raise OSError("refused")
 
     with monkeypatch.context() as patch:
-        patch.setattr(figures.store._refusals, "check_not_halted", refuse)
+        patch.setattr(figures.store._log, "write", refuse)
         with pytest.raises(OSError, match="refused"):
             figures.put("A", 2)
     assert (queue.put_count, queue.put_bytes) == (1, size)
