@@ -1,9 +1,11 @@
 """What cannot run here."""
 
+import importlib.util
 from pathlib import Path
 
 import pytest
 
+from orbitmq.core import chosen
 from tests.must_run import cannot, mount
 
 
@@ -29,3 +31,9 @@ def test_a_small_disk_that_cannot_be_mounted_fails_when_all_tests_must_run(
     monkeypatch.setenv("ORBITMQ_TEST_ALL", "1")
     with pytest.raises(pytest.fail.Exception, match="mount"):
         mount(tmp_path, 1)
+
+
+def test_the_tests_of_the_compiled_core_are_not_skipped_where_all_tests_must_run() -> None:
+    """Symptom: a core that no longer compiles passed, for its tests skip when it is not built."""
+    if importlib.util.find_spec(chosen.MODULE) is None:
+        cannot("the compiled core is not built: see `python setup.py build_ext --inplace`")
